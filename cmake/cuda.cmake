@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# The device compiler. Sets dosa_cuda_sources, which is empty without DOSA_CUDA.
+
+set(dosa_cuda_sources "")
+if(DOSA_CUDA)
+  file(GLOB dosa_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.cu)
+  if(NOT dosa_cuda_sources)
+    message(STATUS "DOSA_CUDA: there is no device source, so nothing to build")
+  else()
+    # 90a, not 90: wgmma and setmaxnreg exist only there. `real`: no PTX is carried along.
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real CACHE STRING "Device architectures")
+    enable_language(CUDA)
+    # CMake 3.25 does not know the C++20 flag of nvcc 13.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    # Host code inside .cu files obeys the rule of warnings.cmake. Device code contracts a*b+c
+    # unless told not to; the kernels write their fused operations out.
+    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-ffp-contract=off>")
+    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>")
+    if(DOSA_WERROR)
+      add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+    endif()
+    find_package(CUDAToolkit REQUIRED)
+  endif()
+endif()

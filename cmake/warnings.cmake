@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# Flags of every target of this project, and of no target of a project that includes it.
+
+set(cxx_only "$<COMPILE_LANGUAGE:C,CXX>")
+
+# -Wconversion is on everywhere, -Wsign-conversion (which C++ leaves out of it) is not: a value
+# that silently becomes a narrower float or integer can break a certificate, while signedness
+# changes between sizes and indices are too many in honest code to be read.
+add_compile_options("$<${cxx_only}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # gcc turns -Wfloat-conversion on with -Wconversion in C++, clang and C do so too; what gcc 12
+  # adds on top is a false alarm: the _mm512_undefined_* idiom of its own intrinsics headers
+  # (GCC bug 105593), reported wherever they are inlined.
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    add_compile_options("$<${cxx_only}:-Wno-uninitialized;-Wno-maybe-uninitialized>")
+  endif()
+endif()
+if(DOSA_WERROR)
+  add_compile_options("$<${cxx_only}:-Werror>")
+endif()
+
+# Score chains and bounds are defined operation by operation (docs/numerics.md). A compiler that
+# fuses a multiplication and an addition of its own accord would change both; so no contraction
+# here, and never -ffast-math. Instruction sets are chosen at run time: never -march=native.
+add_compile_options("$<${cxx_only}:-ffp-contract=off>")
+
+if(DOSA_SANITIZE)
+  string(REPLACE ";" "," sanitizers "${DOSA_SANITIZE}")
+  add_compile_options("$<${cxx_only}:-fsanitize=${sanitizers};-fno-omit-frame-pointer>")
+  add_link_options("-fsanitize=${sanitizers}")
+  if(sanitizers MATCHES "undefined")
+    add_compile_options("$<${cxx_only}:-fno-sanitize-recover=all>")
+  endif()
+endif()
