@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down: headers, both libraries, the CMake package, dosa.pc, the command.
+# What `cmake --install` lays down: headers, both libraries, the CMake package, dosa.pc and the
+# command.
 
 if(NOT TARGET dosa)
   return()
