@@ -4,8 +4,9 @@
 #
 #   numeric <- plan <- screen <- refine <- select <- engine <- c_api <- {cli, python}
 #
-# Tests and benchmarks may include all. src/gpu and src/io know no step, only numeric; the library does not know src/io. The public
-# headers in include/ may be included by all. The oracle knows none of the steps it judges.
+# Tests and benchmarks may include all. src/gpu and src/io know no step, only numeric; the library
+# does not know src/io. The public headers in include/ may be included by all. The oracle knows none
+# of the steps it judges.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/files.sh"
