@@ -6,15 +6,15 @@
 #include <string>
 
 #include "io/error.hpp"
+#include "io/gen_draw.hpp"
 #include "io/gen_exact.hpp"
-#include "io/random.hpp"
 
 namespace dosa::io {
 namespace {
 
 struct Request {
   std::size_t count;
-  Random random;
+  CounterRandom random;
   double a;
   double b;
 };
@@ -44,7 +44,7 @@ Values each(const Request& request, Function function) {
 template <typename Upper, typename Middle>
 Values crowd(const Request& request, Upper upper_value, Middle middle_value) {
   Values values(request.count, 0.5F);
-  const std::vector<std::uint32_t> order = shuffled(request.count, request.random);
+  const std::vector<std::uint32_t> order = shuffled(request.random, request.count);
   const auto upper = static_cast<double>(request.a);
   const auto middle = static_cast<double>(request.b);
   for (std::size_t j = 0; j < request.count; ++j) {
@@ -59,12 +59,12 @@ Values crowd(const Request& request, Upper upper_value, Middle middle_value) {
 }
 
 Values make_uniform(const Request& request) {
-  return each(request, [&](std::size_t i) { return request.random.unit(i); });
+  return each(request, [&](std::size_t i) { return unit(request.random, i); });
 }
 
 Values make_band(const Request& request) {
   return each(request, [&](std::size_t i) {
-    return std::fma(request.b - request.a, double{request.random.unit(i)}, request.a);
+    return std::fma(request.b - request.a, double{unit(request.random, i)}, request.a);
   });
 }
 
@@ -84,9 +84,10 @@ Values make_crowd(const Request& request) {
 }
 
 Values make_spread(const Request& request) {
-  const std::vector<std::uint32_t> order = shuffled(request.count, request.random);
+  const std::vector<std::uint32_t> order = shuffled(request.random, request.count);
   return each(request, [&](std::size_t i) {
-    return std::fma(request.b, double{order[i]} / static_cast<double>(request.count), request.a);
+    return std::fma(request.b, static_cast<double>(order[i]) / static_cast<double>(request.count),
+                    request.a);
   });
 }
 
@@ -97,17 +98,17 @@ Values make_ladder(const Request& request) {
 
 Values make_levels(const Request& request) {
   const auto levels = static_cast<std::uint64_t>(request.a);
-  return each(request, [&](std::size_t i) { return request.random.below(i, levels) / request.a; });
+  return each(request, [&](std::size_t i) { return below(request.random, i, levels) / request.a; });
 }
 
 Values make_groups(const Request& request) {
   const auto width = static_cast<std::size_t>(request.a);
-  return each(request, [&](std::size_t i) { return request.random.unit(i / width); });
+  return each(request, [&](std::size_t i) { return unit(request.random, i / width); });
 }
 
 Values make_lastbits(const Request& request) {
   return each(request, [&](std::size_t i) {
-    return std::bit_cast<float>(0x3F900000U | request.random.below(i, 1U << 10));
+    return std::bit_cast<float>(0x3F900000U | below(request.random, i, 1U << 10));
   });
 }
 
@@ -116,7 +117,7 @@ Values make_bf16(const Request& request) {
   return each(request, [&](std::size_t i) {
     float sum = -6.0F;
     for (std::size_t term = 0; term < kTerms; ++term) {
-      sum += request.random.unit(kTerms * i + term);
+      sum += unit(request.random, kTerms * i + term);
     }
     const auto bits = std::bit_cast<std::uint32_t>(std::fabs(sum));
     const std::uint32_t nearest_even = bits + 0x7fffU + ((bits >> 16) & 1U);
@@ -200,7 +201,7 @@ const std::vector<DialValues>& dial_values() {
 std::vector<float> make_dial_values(std::string_view spec, std::int64_t num_keys,
                                     std::uint64_t seed) {
   const std::vector<std::string_view> parts = split(spec);
-  constexpr std::uint64_t kStream = 100;
+  constexpr std::uint64_t kStream = 100;  // apart from those of the shape
   std::string names;
   for (const Row& row : kRows) {
     if (row.text.name != parts[0]) {
@@ -212,7 +213,7 @@ std::vector<float> make_dial_values(std::string_view spec, std::int64_t num_keys
                   std::string(row.text.name) + (row.num_parameters == 0 ? "" : ":") +
                       std::string(row.text.parameters));
     }
-    Request request{static_cast<std::size_t>(num_keys), Random(seed, kStream), 0, 0};
+    Request request{static_cast<std::size_t>(num_keys), CounterRandom(seed).child(kStream), 0, 0};
     request.a = row.num_parameters > 0 ? parse_parameter(row, parts[1]) : 0;
     request.b = row.num_parameters > 1 ? parse_parameter(row, parts[2]) : 0;
     return row.make(request);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "io/error.hpp"
-#include "io/random.hpp"
+#include "io/gen_draw.hpp"
 
 namespace dosa::io {
 namespace {
@@ -34,6 +34,10 @@ std::size_t product(std::initializer_list<std::int64_t> extents) {
     count *= extent;
   }
   return static_cast<std::size_t>(count);
+}
+
+CounterRandom stream(const GenShape& shape, Stream part) {
+  return CounterRandom(shape.seed).child(part);
 }
 
 /// Sets q_0 = e0 and w_0 = `weight` in every row.
@@ -94,8 +98,7 @@ TraceData make_zero(const GenShape& shape, std::int64_t winners) {
   TraceData data = blank_trace(shape);
   ask_for_first(data, 1.0F);
   set_first_coordinate(data, kMinusOne);
-  const std::vector<std::uint32_t> order =
-      shuffled(data.k_scale.size(), Random(shape.seed, kShuffle));
+  const std::vector<std::uint32_t> order = shuffled(stream(shape, kShuffle), data.k_scale.size());
   const auto count =
       std::min(order.size(), static_cast<std::size_t>(std::max<std::int64_t>(0, winners)));
   for (std::size_t j = 0; j < count; ++j) {
@@ -121,22 +124,22 @@ TraceData make_residue(const GenShape& shape) {
 
 TraceData make_int(const GenShape& shape) {
   TraceData data = blank_trace(shape);
-  const Random query(shape.seed, kQuery);
-  const Random key(shape.seed, kKey);
-  const Random scale(shape.seed, kScale);
-  const Random weight(shape.seed, kWeight);
+  const CounterRandom query = stream(shape, kQuery);
+  const CounterRandom key = stream(shape, kKey);
+  const CounterRandom scale = stream(shape, kScale);
+  const CounterRandom weight = stream(shape, kWeight);
   constexpr std::uint32_t kEighths = 4 * 8;  // weights reach from -32/8 to 32/8
   for (std::size_t i = 0; i < data.q.size(); ++i) {
-    data.q[i] = kSmallIntegers[query.below(i, kSmallIntegers.size())];
+    data.q[i] = kSmallIntegers[below(query, i, kSmallIntegers.size())];
   }
   for (std::size_t i = 0; i < data.k.size(); ++i) {
-    data.k[i] = kSmallIntegers[key.below(i, kSmallIntegers.size())];
+    data.k[i] = kSmallIntegers[below(key, i, kSmallIntegers.size())];
   }
   for (std::size_t i = 0; i < data.k_scale.size(); ++i) {
-    data.k_scale[i] = 0.25F * static_cast<float>(1U << scale.below(i, 5));
+    data.k_scale[i] = 0.25F * static_cast<float>(1U << below(scale, i, 5));
   }
   for (std::size_t i = 0; i < data.weights.size(); ++i) {
-    const auto eighths = static_cast<int>(weight.below(i, 2 * kEighths + 1)) - int{kEighths};
+    const auto eighths = static_cast<int>(below(weight, i, 2 * kEighths + 1)) - int{kEighths};
     data.weights[i] = 0.125F * static_cast<float>(eighths);
   }
   return data;
@@ -144,17 +147,17 @@ TraceData make_int(const GenShape& shape) {
 
 TraceData make_real(const GenShape& shape) {
   TraceData data = blank_trace(shape);
-  const Random scale(shape.seed, kScale);
-  const Random weight(shape.seed, kWeight);
-  const auto fill = [](std::vector<std::uint8_t>& codes, const Random& random) {
+  const CounterRandom scale = stream(shape, kScale);
+  const CounterRandom weight = stream(shape, kWeight);
+  const auto fill = [](std::vector<std::uint8_t>& codes, const CounterRandom& random) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      const std::uint32_t pick = random.below(i, 2 * kFiniteMagnitudes);
+      const std::uint32_t pick = below(random, i, 2 * kFiniteMagnitudes);
       const std::uint32_t sign = pick < kFiniteMagnitudes ? 0U : 0x80U;
       codes[i] = static_cast<std::uint8_t>(sign | pick % kFiniteMagnitudes);
     }
   };
-  fill(data.q, Random(shape.seed, kQuery));
-  fill(data.k, Random(shape.seed, kKey));
+  fill(data.q, stream(shape, kQuery));
+  fill(data.k, stream(shape, kKey));
   for (std::size_t i = 0; i < data.k_scale.size(); ++i) {
     // The upper 23 bits make a significand in [1, 2), the lowest two one of four binades: exact.
     const std::uint64_t bits = scale.bits(i);
@@ -162,7 +165,7 @@ TraceData make_real(const GenShape& shape) {
     data.k_scale[i] = std::ldexp(significand, static_cast<int>(bits & 3U) - 12);
   }
   for (std::size_t i = 0; i < data.weights.size(); ++i) {
-    data.weights[i] = 2.0F * weight.unit(i) - 1.0F;
+    data.weights[i] = 2.0F * unit(weight, i) - 1.0F;
   }
   return data;
 }
