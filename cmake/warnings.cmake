@@ -23,6 +23,11 @@ endif()
 # here, and never -ffast-math. Instruction sets are chosen at run time: never -march=native.
 add_compile_options("$<${cxx_only}:-ffp-contract=off>")
 
+# The thread sanitizer needs clang and its libomp. gcc's libgomp synchronises by futexes that the
+# sanitizer cannot see, so every parallel loop would be reported; libomp loads libarcher, which tells
+# the sanitizer of forks, joins, barriers and locks (ignore_noninstrumented_modules=1 in the test
+# preset leaves out libomp's own memory). Should libarcher be missing, the error is on the safe side:
+# false reports. tests/tsan_canary.cpp races on purpose and must be reported.
 if(DOSA_SANITIZE)
   string(REPLACE ";" "," sanitizers "${DOSA_SANITIZE}")
   add_compile_options("$<${cxx_only}:-fsanitize=${sanitizers};-fno-omit-frame-pointer>")
