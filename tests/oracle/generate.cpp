@@ -83,25 +83,41 @@ void set_parallel(Problem& p, Random& random) {
   }
 }
 
-void set_trained(Problem& p, Random& random) {
+// Rows, heads and keys stay together as in the file; coordinates and heads wrap round where the
+// problem wants more of them than the file has.
+void set_trained(Problem& p, Random& random, const Recipe& recipe) {
   const Problem& t = trained_input();
   if (t.q.empty()) {
     p.q = normal_codes(random, p.q.size());
     p.k = normal_codes(random, p.k.size());
     return;
   }
-  const auto copy = [&random](const std::vector<std::uint8_t>& from, int from_width,
-                              std::vector<std::uint8_t>& to, int to_width) {
-    const auto rows = static_cast<std::int64_t>(from.size()) / from_width;
-    for (std::size_t i = 0; i < to.size(); i += static_cast<std::size_t>(to_width)) {
-      const std::int64_t base = random.below(rows) * from_width;
-      for (int j = 0; j < to_width; ++j) {
-        to[i + static_cast<std::size_t>(j)] = from[static_cast<std::size_t>(base + j % from_width)];
-      }
+  const auto d = static_cast<std::size_t>(p.head_dim);
+  const auto source_dim = static_cast<std::size_t>(t.head_dim);
+  const auto copy = [d, source_dim](const std::vector<std::uint8_t>& from, std::int64_t vector,
+                                    std::uint8_t* to) {
+    for (std::size_t j = 0; j < d; ++j) {
+      to[j] = from[static_cast<std::size_t>(vector) * source_dim + j % source_dim];
     }
   };
-  copy(t.q, t.head_dim, p.q, p.head_dim);
-  copy(t.k, t.head_dim, p.k, p.head_dim);
+  for (std::int64_t r = 0; r < p.num_queries; ++r) {
+    const std::int64_t source = random.below(t.num_queries) * t.num_heads;
+    for (std::int64_t h = 0; h < p.num_heads; ++h) {
+      const auto at = static_cast<std::size_t>(r * p.num_heads + h);
+      copy(t.q, source + h % t.num_heads, p.q.data() + at * d);
+      if (recipe.weights == Weights::kMostlyNegative) {
+        p.weights[at] = t.weights[static_cast<std::size_t>(source + h % t.num_heads)];
+      }
+    }
+  }
+  const std::int64_t first = random.below(t.num_keys);
+  for (std::int64_t i = 0; i < p.num_keys; ++i) {
+    const std::int64_t source = (first + i) % t.num_keys;
+    copy(t.k, source, p.k.data() + static_cast<std::size_t>(i) * d);
+    if (recipe.scales == Scales::kPositive) {
+      p.k_scale[static_cast<std::size_t>(i)] = t.k_scale[static_cast<std::size_t>(source)];
+    }
+  }
 }
 
 float draw_weight(Weights kind, Random& random, float previous, bool second) {
@@ -204,8 +220,8 @@ void strew_nan_codes(std::vector<std::uint8_t>& codes, int count, Random& random
   }
 }
 
-void set_codes(Problem& p, Kind kind, Random& random) {
-  switch (kind) {
+void set_codes(Problem& p, const Recipe& recipe, Random& random) {
+  switch (recipe.kind) {
     case Kind::kZero:
     case Kind::kCount:
       return;
@@ -230,7 +246,25 @@ void set_codes(Problem& p, Kind kind, Random& random) {
       p.q = random.once_in(2) ? normal_codes(random, p.q.size()) : any_codes(random, p.q.size());
       return set_parallel(p, random);
     case Kind::kTrained:
-      return set_trained(p, random);
+      return set_trained(p, random, recipe);
+  }
+}
+
+// Weights and scales by kind; INT has its own.
+void set_factors(Problem& p, const Recipe& recipe, Random& random) {
+  float previous = 1.0F;
+  for (std::size_t i = 0; i < p.weights.size(); ++i) {
+    previous = draw_weight(recipe.weights, random, previous, i % 2 == 1);
+    if (recipe.kind == Kind::kInt && recipe.weights == Weights::kSigned) {
+      previous = static_cast<float>(random.between(-32, 32)) / 8.0F;
+    }
+    p.weights[i] = previous;
+  }
+  for (float& scale : p.k_scale) {
+    scale = draw_scale(recipe.scales, random);
+    if (recipe.kind == Kind::kInt && recipe.scales == Scales::kPositive) {
+      scale = std::ldexp(1.0F, static_cast<int>(random.between(-2, 2)));
+    }
   }
 }
 
@@ -262,24 +296,12 @@ Problem make_problem(const Recipe& recipe) {
   const auto heads = static_cast<std::size_t>(p.num_queries * p.num_heads);
   p.q.assign(heads * static_cast<std::size_t>(p.head_dim), 0);
   p.k.assign(static_cast<std::size_t>(p.num_keys * p.head_dim), 0);
-  set_codes(p, recipe.kind, random);
+  p.weights.assign(heads, 0.0F);
+  p.k_scale.assign(static_cast<std::size_t>(p.num_keys), 0.0F);
+  set_factors(p, recipe, random);
+  set_codes(p, recipe, random);
   strew_nan_codes(p.q, recipe.nan_codes, random);
   strew_nan_codes(p.k, recipe.nan_codes, random);
-  float previous = 1.0F;
-  for (std::size_t i = 0; i < heads; ++i) {
-    previous = draw_weight(recipe.weights, random, previous, i % 2 == 1);
-    if (recipe.kind == Kind::kInt && recipe.weights == Weights::kSigned) {
-      previous = static_cast<float>(random.between(-32, 32)) / 8.0F;
-    }
-    p.weights.push_back(previous);
-  }
-  for (std::int64_t i = 0; i < p.num_keys; ++i) {
-    float scale = draw_scale(recipe.scales, random);
-    if (recipe.kind == Kind::kInt && recipe.scales == Scales::kPositive) {
-      scale = std::ldexp(1.0F, static_cast<int>(random.between(-2, 2)));
-    }
-    p.k_scale.push_back(scale);
-  }
   set_windows(p, recipe.windows, random);
   return p;
 }
