@@ -213,6 +213,10 @@ Header parse_header(std::string_view json) {
   if (json.empty() || json.front() != '{') {
     throw Error("header", json.empty() ? "nothing" : printable(json.substr(0, 1)), "'{'");
   }
+  // The JSON reader would take a NUL for the end and ignore what follows.
+  if (const std::size_t nul = json.find('\0'); nul != std::string_view::npos) {
+    throw Error("header", "a NUL at byte " + std::to_string(nul), "JSON text");
+  }
   HeaderHandler handler;
   Json::sax_parse(json.begin(), json.end(), &handler);
   return handler.take();

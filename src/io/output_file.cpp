@@ -66,6 +66,9 @@ void sync_directory(const fs::path& directory) {
 
 OutputFile::OutputFile(const std::string& path) : shown_(path), target_(path) {
   std::error_code error;
+  if (path.empty()) {
+    fail(ENOENT, "the name of a file");
+  }
   if (fs::is_symlink(path, error)) {
     target_ = fs::canonical(path, error).string();
     if (error) {
@@ -117,8 +120,8 @@ void OutputFile::reserve(std::uint64_t bytes) {
   if (bytes == 0) {
     return;
   }
-  // The size is left alone, so that a shorter file than expected needs no truncation.
-  const int result = ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<::off_t>(bytes));
+  // The size is changed as well, so that a limit on it shows now; commit() cuts off the rest.
+  const int result = ::fallocate(fd_, 0, 0, static_cast<::off_t>(bytes));
   if (result != 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
     fail(errno, "room for " + std::to_string(bytes) + " bytes");
   }
@@ -127,10 +130,12 @@ void OutputFile::reserve(std::uint64_t bytes) {
 void OutputFile::commit(std::vector<Tensor> tensors, const Metadata& metadata) {
   const std::string header = encode_header(tensors, metadata);
   write_all(header.data(), header.size());
+  std::size_t size = header.size();
   for (const Tensor& tensor : tensors) {
     write_all(tensor.data.data(), tensor.data.size());
+    size += tensor.data.size();
   }
-  if (::fsync(fd_) != 0) {
+  if (::ftruncate(fd_, static_cast<::off_t>(size)) != 0 || ::fsync(fd_) != 0) {
     fail(errno, "a complete write");
   }
   const int closed = ::close(fd_);
