@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# The device compiler. Sets dosa_cuda_sources, which is empty without DOSA_CUDA.
+# The device compiler. Sets dosa_cuda_sources (the engine) and dosa_probe_sources (which measure how
+# a card's tensor core adds, and are no part of the library); both are empty without DOSA_CUDA.
 
 set(dosa_cuda_sources "")
+set(dosa_probe_sources "")
 if(DOSA_CUDA)
   file(GLOB dosa_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.cu)
+  set(dosa_probe_sources ${dosa_cuda_sources})
+  list(FILTER dosa_cuda_sources EXCLUDE REGEX "/gpu/probe[^/]*$")
+  list(FILTER dosa_probe_sources INCLUDE REGEX "/gpu/probe[^/]*$")
   if(NOT dosa_cuda_sources)
     message(STATUS "DOSA_CUDA: there is no device source, so nothing to build")
   else()
