@@ -4,9 +4,9 @@
 #
 #   numeric <- plan <- screen <- refine <- select <- engine <- c_api <- {cli, python}
 #
-# Tests and benchmarks may include all. src/gpu and src/io know no step, only numeric; the library
-# does not know src/io. The public headers in include/ may be included by all. The oracle knows none
-# of the steps it judges.
+# Other files directly in src/ (errors) stand below all of these. Tests and benchmarks may include
+# all. src/gpu and src/io know no step, only numeric; the library does not know src/io. The public
+# headers in include/ may be included by all. The oracle knows none of the steps it judges.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/files.sh"
@@ -17,6 +17,7 @@ layer_of() {
   case $1 in
     src/c_api.*) echo c_api ;;
     src/*/*) local rest=${1#src/}; echo "${rest%%/*}" ;;
+    src/*) echo base ;;
     include/*) echo include ;;
     tests/oracle/*) echo oracle ;;
     cli/* | python/*) echo cli ;;
@@ -36,11 +37,11 @@ may_include() {
   local from=$1 to=$2
   [ "$from" = "$to" ] || [ "$to" = include ] && return 0
   case $from:$to in
-    include:*) return 1 ;;
+    include:* | base:*) return 1 ;;
     oracle:numeric | oracle:io) return 0 ;;
     oracle:*) return 1 ;;
     tests:*) return 0 ;;
-    gpu:numeric | io:numeric) return 0 ;;
+    gpu:numeric | io:numeric | gpu:base | io:base) return 0 ;;
     gpu:* | io:*) return 1 ;;
     cli:io) return 0 ;;
     *:io | *:oracle | numeric:gpu) return 1 ;;
@@ -53,13 +54,13 @@ may_include() {
 resolve() {
   local file=$1 name=$2 base
   for base in "$(dirname "$file")" src include cli tests .; do
-    if [ -e "$root/$base/$name" ]; then
+    if [ -f "$root/$base/$name" ]; then
       realpath -m --relative-to="$root" "$root/$base/$name"
       return
     fi
   done
   # A header that is not there yet still shows by its first folder where it is meant to be.
-  if [ -d "$root/src/${name%%/*}" ] && [ "${name%%/*}" != "$name" ]; then echo "src/$name"; fi
+  if [ "${name%%/*}" != "$name" ] && [ -d "$root/src/${name%%/*}" ]; then echo "src/$name"; fi
 }
 
 # A name that Highway includes again for each instruction set counts as an include.

@@ -14,6 +14,8 @@ for folder in "${layers[@]}"; do
   echo '#pragma once' >"$tree/$folder/a.hpp"
 done
 
+echo '#pragma once' >"$tree/src/base.hpp"
+
 cases=0
 # expect VERDICT FILE LINE: with FILE holding LINE, the check passes or fails.
 expect() {
@@ -45,11 +47,14 @@ expect fails src/plan/b.cpp '#  include <screen/a.hpp>'
 expect fails src/plan/b.cpp '#include "screen/not_there_yet.hpp"'
 expect fails src/plan/b.cpp '#define HWY_TARGET_INCLUDE "screen/a.hpp"'
 expect fails src/engine/b.cpp '#include "../../cli/a.hpp"'
+expect fails src/error.hpp '#include "numeric/a.hpp"'
+expect passes src/error.hpp '#include "dosa/a.hpp"'
 expect fails src/numeric/b.cu '#include "gpu/a.hpp"'
 expect fails include/dosa/b.hpp '#include "numeric/a.hpp"'
 expect fails tests/oracle/b.cpp '#include "screen/a.hpp"'
 expect fails src/io/b.cpp '#include "../../tests/oracle/a.hpp"'
 expect passes src/plan/b.cpp '#include "a.hpp"'
+expect passes src/plan/b.cpp '#include "base.hpp"'
 expect passes src/plan/b.cpp '#include "dosa/a.hpp"'
 expect passes src/plan/b.cpp '#include <vector>'
 expect passes src/screen/b.cu '#include "gpu/a.hpp"'
