@@ -36,7 +36,7 @@ std::size_t product(std::initializer_list<std::int64_t> extents) {
   return static_cast<std::size_t>(count);
 }
 
-CounterRandom stream(const GenShape& shape, Stream part) {
+CounterRandom stream(const ExactShape& shape, Stream part) {
   return CounterRandom(shape.seed).child(part);
 }
 
@@ -57,7 +57,7 @@ void set_first_coordinate(TraceData& data, std::uint8_t code) {
 
 }  // namespace
 
-TraceData blank_trace(const GenShape& shape) {
+TraceData blank_trace(const ExactShape& shape) {
   TraceData data;
   data.num_queries = shape.num_queries;
   data.num_keys = shape.num_keys;
@@ -69,24 +69,24 @@ TraceData blank_trace(const GenShape& shape) {
   data.weights.resize(product({shape.num_queries, shape.num_heads}));
   data.k_start.resize(product({shape.num_queries}));
   data.k_end.resize(data.k_start.size());
-  set_windows(data, GenWindows::kFull, 0);
+  set_windows(data, Windows::kFull, 0);
   return data;
 }
 
-void set_windows(TraceData& data, GenWindows windows, std::int64_t width) {
+void set_windows(TraceData& data, Windows windows, std::int64_t width) {
   for (std::int64_t row = 0; row < data.num_queries; ++row) {
     std::int64_t end = data.num_keys;
-    if (windows != GenWindows::kFull) {
+    if (windows != Windows::kFull) {
       end = std::max<std::int64_t>(0, data.num_keys - data.num_queries + row + 1);
     }
     const std::int64_t start =
-        windows == GenWindows::kSliding ? std::max<std::int64_t>(0, end - width) : 0;
+        windows == Windows::kSliding ? std::max<std::int64_t>(0, end - width) : 0;
     data.k_start[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(start);
     data.k_end[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(end);
   }
 }
 
-TraceData make_dial(const GenShape& shape, const std::vector<float>& values, float weight) {
+TraceData make_dial(const ExactShape& shape, const std::vector<float>& values, float weight) {
   TraceData data = blank_trace(shape);
   ask_for_first(data, weight);
   set_first_coordinate(data, kOne);
@@ -94,7 +94,7 @@ TraceData make_dial(const GenShape& shape, const std::vector<float>& values, flo
   return data;
 }
 
-TraceData make_zero(const GenShape& shape, std::int64_t winners) {
+TraceData make_zero(const ExactShape& shape, std::int64_t winners) {
   TraceData data = blank_trace(shape);
   ask_for_first(data, 1.0F);
   set_first_coordinate(data, kMinusOne);
@@ -108,7 +108,7 @@ TraceData make_zero(const GenShape& shape, std::int64_t winners) {
   return data;
 }
 
-TraceData make_residue(const GenShape& shape) {
+TraceData make_residue(const ExactShape& shape) {
   TraceData data = blank_trace(shape);
   const auto dim = static_cast<std::size_t>(shape.head_dim);
   const std::size_t row = product({shape.num_heads, shape.head_dim});
@@ -122,7 +122,7 @@ TraceData make_residue(const GenShape& shape) {
   return data;
 }
 
-TraceData make_int(const GenShape& shape) {
+TraceData make_int(const ExactShape& shape) {
   TraceData data = blank_trace(shape);
   const CounterRandom query = stream(shape, kQuery);
   const CounterRandom key = stream(shape, kKey);
@@ -145,7 +145,7 @@ TraceData make_int(const GenShape& shape) {
   return data;
 }
 
-TraceData make_real(const GenShape& shape) {
+TraceData make_real(const ExactShape& shape) {
   TraceData data = blank_trace(shape);
   const CounterRandom scale = stream(shape, kScale);
   const CounterRandom weight = stream(shape, kWeight);

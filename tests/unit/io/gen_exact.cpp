@@ -16,8 +16,8 @@
 namespace dosa::io {
 namespace {
 
-GenShape shape_of(std::int64_t queries, std::int64_t keys, std::int64_t heads, std::int64_t dim,
-                  std::uint64_t seed = 0) {
+ExactShape shape_of(std::int64_t queries, std::int64_t keys, std::int64_t heads, std::int64_t dim,
+                    std::uint64_t seed = 0) {
   return {queries, keys, heads, dim, seed};
 }
 
@@ -57,7 +57,7 @@ std::uint64_t digest(const TraceData& data) {
 }
 
 TEST(Exact, DialScoresAreTheValues) {
-  const GenShape shape = shape_of(2, 100, 4, 32, 7);
+  const ExactShape shape = shape_of(2, 100, 4, 32, 7);
   const std::vector<float> values = make_dial_values("band:1:1.2", 100, 7);
   const TraceData up = make_dial(shape, values, 1.0F);
   const TraceData down = make_dial(shape, values, -1.0F);
@@ -127,13 +127,13 @@ TEST(Exact, SameSeedSameBytesEverywhere) {
 TEST(Windows, AreFullCausalOrSliding) {
   TraceData data = blank_trace(shape_of(3, 10, 1, 16));
   EXPECT_EQ(data.k_end, (std::vector<std::int32_t>{10, 10, 10}));
-  set_windows(data, GenWindows::kCausal, 0);
+  set_windows(data, Windows::kCausal, 0);
   EXPECT_EQ(data.k_start, (std::vector<std::int32_t>{0, 0, 0}));
   EXPECT_EQ(data.k_end, (std::vector<std::int32_t>{8, 9, 10}));
-  set_windows(data, GenWindows::kSliding, 9);
+  set_windows(data, Windows::kSliding, 9);
   EXPECT_EQ(data.k_start, (std::vector<std::int32_t>{0, 0, 1}));
   TraceData more_queries = blank_trace(shape_of(4, 2, 1, 16));
-  set_windows(more_queries, GenWindows::kCausal, 0);
+  set_windows(more_queries, Windows::kCausal, 0);
   EXPECT_EQ(more_queries.k_end, (std::vector<std::int32_t>{0, 0, 1, 2}));
 }
 

@@ -36,7 +36,7 @@ std::string refusal_of_trace(const std::vector<Tensor>& tensors) {
 }
 
 TraceData small_data() {
-  GenShape shape;
+  ExactShape shape;
   shape.num_queries = 3;
   shape.num_keys = 5;
   shape.num_heads = 2;
@@ -87,7 +87,7 @@ TEST(Trace, CopiesWhatIsNotAligned) {
 
 TEST(Trace, AcceptsEmptyExtents) {
   for (const auto& [queries, keys] : {std::pair{0, 5}, std::pair{3, 0}, std::pair{0, 0}}) {
-    GenShape shape;
+    ExactShape shape;
     shape.num_queries = queries;
     shape.num_keys = keys;
     const TraceData data = blank_trace(shape);
