@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/check.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "engine/engine.hpp"
+#include "engine/error.hpp"
+
+namespace dosa::engine {
+namespace {
+
+constexpr std::uint64_t kLeastLimit = std::uint64_t{16} << 20;
+
+dosa_status bad_range(const char* name, long long found, long long low, long long high) {
+  return fail(DOSA_INVALID_ARGUMENT, "%s: found %lld, expected %lld to %lld", name, found, low,
+              high);
+}
+
+dosa_status null_pointer(const char* name) {
+  return fail(DOSA_INVALID_ARGUMENT, "%s: found null, expected a pointer", name);
+}
+
+dosa_status bad_size(const char* name, std::size_t found, std::size_t expected) {
+  return fail(DOSA_INVALID_ARGUMENT, "%s.struct_size: found %zu, expected %zu", name, found,
+              expected);
+}
+
+struct Range {
+  const char* name;
+  long long value, low, high;
+};
+
+dosa_status check_ranges(const Range* begin, const Range* end) {
+  for (const Range* range = begin; range != end; ++range) {
+    if (range->value < range->low || range->value > range->high) {
+      return bad_range(range->name, range->value, range->low, range->high);
+    }
+  }
+  return DOSA_OK;
+}
+
+dosa_status check_options(const dosa_options& options) {
+  constexpr long long kMaxForced = std::numeric_limits<std::int32_t>::max();
+  const Range ranges[] = {
+      {"options.mode", options.mode, DOSA_MODE_AUTO, DOSA_MODE_DOSA},
+      {"options.threshold", options.threshold, DOSA_THRESHOLD_RISING, DOSA_THRESHOLD_FIXED},
+      {"options.index_form", options.index_form, DOSA_INDEX_ABSOLUTE, DOSA_INDEX_SLOT},
+      {"options.order", options.order, DOSA_ORDER_ID, DOSA_ORDER_SCORE},
+      {"options.heads", options.heads, 0, DOSA_MAX_HEADS},
+      {"options.threads", options.threads, 0, 1024},
+      {"options.forced_first", options.forced_first, 0, kMaxForced},
+      {"options.forced_last", options.forced_last, 0, kMaxForced},
+      {"options.retain", options.retain, DOSA_RETAIN_UNCERTAINTY, DOSA_RETAIN_STRENGTH},
+      {"options.projection", options.projection, 0, 1},
+      {"options.allowance", options.allowance, DOSA_ALLOWANCE_BEST, DOSA_ALLOWANCE_GROUPED},
+      {"options.aggregate", options.aggregate, DOSA_AGGREGATE_SUPPORT, DOSA_AGGREGATE_NONE},
+      {"options.statistics", options.statistics, DOSA_STATISTICS_HARD, DOSA_STATISTICS_SEEDS}};
+  const dosa_status status = check_ranges(std::begin(ranges), std::end(ranges));
+  if (status != DOSA_OK) return status;
+  const int groups = options.allowance_groups;
+  if (groups != 2 && groups != 4 && groups != 8) {
+    return fail(DOSA_INVALID_ARGUMENT, "options.allowance_groups: found %d, expected 2, 4 or 8",
+                groups);
+  }
+  if (options.workspace_limit < kLeastLimit) {
+    return fail(DOSA_INVALID_ARGUMENT,
+                "options.workspace_limit: found %llu bytes, expected at least %llu",
+                static_cast<unsigned long long>(options.workspace_limit),
+                static_cast<unsigned long long>(kLeastLimit));
+  }
+  return DOSA_OK;
+}
+
+struct Stride {
+  const char* name;
+  std::int64_t value, least;
+};
+
+dosa_status check_strides(const Stride* begin, const Stride* end) {
+  for (const Stride* stride = begin; stride != end; ++stride) {
+    if (stride->value < stride->least) {
+      return fail(DOSA_INVALID_ARGUMENT, "%s: found %lld, expected at least %lld", stride->name,
+                  static_cast<long long>(stride->value), static_cast<long long>(stride->least));
+    }
+  }
+  return DOSA_OK;
+}
+
+/// Every position that a row may return has to have a slot.
+dosa_status check_table(const dosa_problem& problem) {
+  if (problem.page_size < 1) return bad_range("problem.page_size", problem.page_size, 1, INT32_MAX);
+  for (std::int64_t row = 0; row < problem.num_queries; ++row) {
+    const std::int64_t start = std::clamp<std::int64_t>(
+        problem.k_start != nullptr ? problem.k_start[row] : 0, 0, problem.num_keys);
+    const std::int64_t end = std::clamp<std::int64_t>(
+        problem.k_end != nullptr ? problem.k_end[row] : problem.num_keys, 0, problem.num_keys);
+    const std::int64_t pages = (end - start + problem.page_size - 1) / problem.page_size;
+    if (end > start && pages > problem.page_table_pages) {
+      return fail(DOSA_INVALID_ARGUMENT,
+                  "problem.page_table_pages: found %lld, expected at least %lld (row %lld)",
+                  static_cast<long long>(problem.page_table_pages), static_cast<long long>(pages),
+                  static_cast<long long>(row));
+    }
+  }
+  return DOSA_OK;
+}
+
+}  // namespace
+
+dosa_status check_shape(const dosa_problem* problem, const dosa_options* options) {
+  if (problem == nullptr) return null_pointer("problem");
+  if (options == nullptr) return null_pointer("options");
+  if (problem->struct_size != sizeof *problem) {
+    return bad_size("problem", problem->struct_size, sizeof *problem);
+  }
+  if (options->struct_size != sizeof *options) {
+    return bad_size("options", options->struct_size, sizeof *options);
+  }
+  const Range ranges[] = {
+      {"problem.num_queries", problem->num_queries, 0, std::int64_t{1} << 40},
+      {"problem.num_keys", problem->num_keys, 0, std::numeric_limits<std::int32_t>::max()},
+      {"problem.num_heads", problem->num_heads, 1, DOSA_MAX_HEADS},
+      {"problem.head_dim", problem->head_dim, 16, DOSA_MAX_HEAD_DIM},
+      {"problem.topk", problem->topk, 1, DOSA_MAX_TOPK}};
+  dosa_status status = check_ranges(std::begin(ranges), std::end(ranges));
+  if (status != DOSA_OK) return status;
+  if (problem->head_dim % 16 != 0) {
+    return fail(DOSA_INVALID_ARGUMENT, "problem.head_dim: found %d, expected a multiple of 16",
+                problem->head_dim);
+  }
+  status = check_options(*options);
+  if (status != DOSA_OK) return status;
+  if (options->allowance == DOSA_ALLOWANCE_GROUPED &&
+      problem->head_dim % (8 * options->allowance_groups) != 0) {
+    return fail(DOSA_INVALID_ARGUMENT,
+                "options.allowance_groups: found %d, expected a divisor of head_dim / 8 = %d",
+                options->allowance_groups, problem->head_dim / 8);
+  }
+  if (layout(*problem, *options).bytes == 0) {
+    return fail(DOSA_INVALID_ARGUMENT,
+                "options.workspace_limit: found %llu bytes, expected at least %zu for this shape",
+                static_cast<unsigned long long>(options->workspace_limit),
+                least_bytes(*problem, *options));
+  }
+  return DOSA_OK;
+}
+
+dosa_status check_inputs(const dosa_problem& problem, const dosa_options& options) {
+  const bool queries = problem.num_queries > 0;
+  const bool keys = problem.num_keys > 0;
+  if (queries && problem.q == nullptr) return null_pointer("problem.q");
+  if (queries && problem.weights == nullptr) return null_pointer("problem.weights");
+  if (keys && problem.k == nullptr) return null_pointer("problem.k");
+  if (keys && problem.k_scale == nullptr) return null_pointer("problem.k_scale");
+  const std::int64_t row = static_cast<std::int64_t>(problem.num_heads) * problem.head_dim;
+  const Stride strides[] = {{"problem.q_stride", problem.q_stride, row},
+                            {"problem.k_stride", problem.k_stride, problem.head_dim},
+                            {"problem.weights_stride", problem.weights_stride, problem.num_heads}};
+  const dosa_status status = check_strides(std::begin(strides), std::end(strides));
+  if (status != DOSA_OK || !queries) return status;
+  if (options.index_form == DOSA_INDEX_OFFSET && problem.index_offset == nullptr) {
+    return null_pointer("problem.index_offset");
+  }
+  if (options.index_form != DOSA_INDEX_SLOT) return DOSA_OK;
+  if (problem.page_table == nullptr) return null_pointer("problem.page_table");
+  if (problem.page_table_stride != 0 && problem.page_table_stride < problem.page_table_pages) {
+    return fail(DOSA_INVALID_ARGUMENT,
+                "problem.page_table_stride: found %lld, expected 0 or at least %lld",
+                static_cast<long long>(problem.page_table_stride),
+                static_cast<long long>(problem.page_table_pages));
+  }
+  return check_table(problem);
+}
+
+dosa_status check_output(const dosa_problem& problem, const dosa_output* output) {
+  if (output == nullptr) return null_pointer("output");
+  if (output->struct_size != sizeof *output) {
+    return bad_size("output", output->struct_size, sizeof *output);
+  }
+  if (output->stats != nullptr && output->stats->struct_size != sizeof *output->stats) {
+    return bad_size("output.stats", output->stats->struct_size, sizeof *output->stats);
+  }
+  if (problem.num_queries > 0 && output->indices == nullptr) return null_pointer("output.indices");
+  const Stride strides[] = {
+      {"output.indices_stride", output->indices_stride, problem.topk},
+      {"output.scores_stride", output->scores != nullptr ? output->scores_stride : problem.topk,
+       problem.topk}};
+  return check_strides(std::begin(strides), std::end(strides));
+}
+
+dosa_status check_workspace(const dosa_problem& problem, const dosa_options& options,
+                            const void* workspace, std::size_t bytes) {
+  const std::size_t needed = layout(problem, options).bytes;
+  if (workspace == nullptr) return null_pointer("workspace");
+  if (bytes < needed) {
+    return fail(DOSA_WORKSPACE_TOO_SMALL, "workspace_bytes: found %zu, expected at least %zu",
+                bytes, needed);
+  }
+  return DOSA_OK;
+}
+
+}  // namespace dosa::engine

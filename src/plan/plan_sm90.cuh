@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The certificate of every query row, made on the device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "numeric/row_state_sm90.cuh"
+
+namespace dosa::plan {
+
+/// Assumed error of one tensor-core dot product: |computed - exact| <= kDotEnvelope |q| |k|.
+/// docs/numerics-sm90.md holds the model and its evidence.
+constexpr float kDotEnvelope = 0x1p-9f;
+
+struct PlanParams {
+  const uint8_t* queries;  // (rows, padded heads, 128) e4m3
+  int64_t query_bytes;     // between rows
+  const float* weights;    // (rows, heads), `weights_stride` apart
+  int64_t weights_stride;
+  int heads;
+  int padded_heads;
+  const uint32_t* active;  // (rows, padded heads + 1): how many of the hard keys, the last entry,
+                           // each head is active on
+  int screen_rows;         // R'
+  numeric::RowState rows;
+  uint8_t* operand;        // (padded rows * R', 128) e4m3, ScreenLayout
+  float* coefficients;     // (padded rows, R' + 4)
+};
+
+/// Chooses the retained heads, folds, aggregates and bounds every rounding outward.
+/// Shapes:   above; `blocks` blocks of 64 rows
+/// Guarantee: sum_R w~ [x]+ + E |k| - [y]+ >= the computed payload score of the key, with x and y
+///           the computed dot products of the operand's rows (E6); rows whose queries or weights are
+///           not finite are closed and flagged kRowRecover
+/// Error:    cudaError_t of the launch
+cudaError_t launch_plan_sm90(const PlanParams& params, int blocks, cudaStream_t stream);
+
+}  // namespace dosa::plan

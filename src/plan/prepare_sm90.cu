@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/prepare_sm90.cuh"
+
+#include <cuda_fp8.h>
+
+namespace dosa::plan {
+namespace {
+
+constexpr int kKeyThreads = 256;
+constexpr int kPartsPerKey = 8;  // threads of one key, 16 codes each
+
+/// Sum of squares of four e4m3 codes, rounded up.
+__device__ float squares_up(uint32_t codes, float sum) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const auto pair = static_cast<__nv_fp8x2_storage_t>(codes >> (16 * i) & 0xffffu);
+    const __half2 halves = __half2(__nv_cvt_fp8x2_to_halfraw2(pair, __NV_E4M3));
+    const float2 values = __half22float2(halves);
+    sum = __fmaf_ru(values.x, values.x, sum);
+    sum = __fmaf_ru(values.y, values.y, sum);
+  }
+  return sum;
+}
+
+__device__ bool prunable_scale(float scale) {
+  constexpr float kLeastNormal = 0x1p-126f;
+  return scale >= kLeastNormal && scale < __int_as_float(0x7f800000);
+}
+
+__global__ void __launch_bounds__(kKeyThreads)
+    key_meta_sm90_kernel(const uint8_t* k, int64_t k_stride, const float* k_scale, int64_t num_keys,
+                         int64_t padded_keys, float2* meta) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kKeyThreads + threadIdx.x;
+  const int64_t key = at / kPartsPerKey;
+  const int part = static_cast<int>(at % kPartsPerKey);
+  float sum = 0.0f;
+  if (key < num_keys) {
+    const uint4 codes = *reinterpret_cast<const uint4*>(k + key * k_stride + part * 16);
+    sum = squares_up(codes.w, squares_up(codes.z, squares_up(codes.y, squares_up(codes.x, 0.0f))));
+  }
+#pragma unroll
+  for (int step = 1; step < kPartsPerKey; step *= 2) {
+    sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, step));
+  }
+  if (part != 0 || key >= padded_keys) return;
+  const float scale = key < num_keys ? k_scale[key] : 0.0f;
+  const float norm = prunable_scale(scale) ? __fsqrt_ru(sum) : __int_as_float(0x7fffffff);
+  meta[key] = make_float2(scale, norm);
+}
+
+__device__ int clamp_to(int value, int most) {
+  const int positive = value > 0 ? value : 0;
+  return positive < most ? positive : most;
+}
+
+__device__ int greatest_common_divisor(int a, int b) {
+  while (b != 0) {
+    const int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/// A stride near the golden section of `units`, coprime to it: its multiples spread evenly.
+__device__ int spread_stride(int units) {
+  if (units < 3) return 1;
+  int stride = static_cast<int>(static_cast<double>(units) * 0.6180339887498949);
+  if (stride < 1) stride = 1;
+  while (greatest_common_divisor(units, stride) != 1) ++stride;
+  return stride;
+}
+
+__global__ void __launch_bounds__(gpu::kBlockRows)
+    row_setup_sm90_kernel(const __grid_constant__ RowSetup setup,
+                          const __grid_constant__ numeric::RowState rows, gpu::KeyOrder* orders) {
+  __shared__ int low;
+  __shared__ int high;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(blockIdx.x) * gpu::kBlockRows + thread;
+  const float infinity = __int_as_float(0x7f800000);
+  const bool real = row < rows.rows;
+  int2 window = make_int2(0, 0);
+  if (real) {
+    window.x = setup.k_start != nullptr ? clamp_to(setup.k_start[row], setup.num_keys) : 0;
+    window.y = setup.k_end != nullptr ? clamp_to(setup.k_end[row], setup.num_keys) : setup.num_keys;
+    if (window.y < window.x) window.y = window.x;
+  }
+  rows.windows[row] = window;
+  rows.counts[row] = 0;
+  rows.flags[row] = 0;
+  // Padding rows are closed: no key reaches their floors.
+  rows.floor_record[row] = real ? 0 : ~uint64_t{0};
+  rows.floor_score[row] = real ? __int_as_float(0x7fffffff) : infinity;
+  rows.bound_floor[row] = real ? -infinity : infinity;
+  if (thread == 0) {
+    low = setup.num_keys;
+    high = 0;
+  }
+  __syncthreads();
+  if (window.x < window.y) {
+    atomicMin(&low, window.x);
+    atomicMax(&high, window.y);
+  }
+  __syncthreads();
+  if (thread != 0) return;
+  gpu::KeyOrder order{0, 0, 1, setup.active};
+  if (low < high) {
+    order.first_unit = low / gpu::kUnitKeys;
+    order.units = (high - 1) / gpu::kUnitKeys + 1 - order.first_unit;
+    if (!setup.in_order) order.stride = spread_stride(order.units);
+  }
+  orders[blockIdx.x] = order;
+}
+
+__global__ void pack_heads_sm90_kernel(const uint8_t* q, int64_t q_stride, int heads,
+                                       int padded_heads, uint8_t* packed) {
+  constexpr int kPieces = 128 / 4;
+  const int64_t row = blockIdx.x;
+  auto* const out = reinterpret_cast<uint32_t*>(packed + row * padded_heads * 128);
+  const uint8_t* const in = q + row * q_stride;
+  for (int i = static_cast<int>(threadIdx.x); i < padded_heads * kPieces;
+       i += static_cast<int>(blockDim.x)) {
+    uint32_t word = 0;
+    if (i / kPieces < heads) {
+      for (int byte = 3; byte >= 0; --byte) word = word << 8 | in[i * 4 + byte];
+    }
+    out[i] = word;
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_key_meta_sm90(const uint8_t* k, int64_t k_stride, const float* k_scale,
+                                 int64_t num_keys, int units, float2* meta, cudaStream_t stream) {
+  if (units == 0) return cudaSuccess;
+  const int64_t padded = static_cast<int64_t>(units) * gpu::kUnitKeys;
+  const int64_t ctas = padded * kPartsPerKey / kKeyThreads;
+  key_meta_sm90_kernel<<<static_cast<unsigned>(ctas), kKeyThreads, 0, stream>>>(
+      k, k_stride, k_scale, num_keys, padded, meta);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_row_setup_sm90(const RowSetup& setup, const numeric::RowState& rows,
+                                  gpu::KeyOrder* orders, cudaStream_t stream) {
+  if (setup.blocks == 0) return cudaSuccess;
+  row_setup_sm90_kernel<<<setup.blocks, gpu::kBlockRows, 0, stream>>>(setup, rows, orders);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_pack_heads_sm90(const uint8_t* q, int64_t q_stride, int heads, int padded_heads,
+                                   int rows, uint8_t* packed, cudaStream_t stream) {
+  if (rows == 0) return cudaSuccess;
+  constexpr int kThreads = 256;
+  pack_heads_sm90_kernel<<<rows, kThreads, 0, stream>>>(q, q_stride, heads, padded_heads, packed);
+  return cudaGetLastError();
+}
+
+}  // namespace dosa::plan

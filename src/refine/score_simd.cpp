@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Full scores with lanes = heads: a key's pairs are broadcast against the packed query, so that
+// keys need no rearranging, whether they come as a block or were picked one by one.
+#include "numeric/simd.hpp"
+#include "refine/score.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "refine/score_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "numeric/simd_dot-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace dosa::refine {
+namespace HWY_NAMESPACE {
+
+#if DOSA_SIMD
+using namespace ::dosa::HWY_NAMESPACE;
+
+// Keys scored together: 2 * kBatch accumulators, the packed query read once for all of them.
+inline constexpr int kBatch = kLanes == 16 ? 8 : 4;
+inline constexpr int kMaxPadded = 128;
+inline constexpr float kDotUnit = 0x1p-18F;
+
+struct Batch {
+  const std::int32_t* rows[kBatch];  // (D / 2) pairs of k^
+  int key[kBatch];                   // position in the tile
+  bool any_low;                      // some key has a low part
+};
+
+/// acc[k][v] = q^ . k^ for kVectors vectors of heads from lane `head`, then q_lo . k^ into low.
+template <int kVectors>
+HWY_INLINE void dots_of_heads(const plan::QueryPack& query, const Batch& batch, int head,
+                              std::int32_t* HWY_RESTRICT dots, std::int32_t* HWY_RESTRICT low) {
+  const DI di;
+  const std::ptrdiff_t lanes = query.padded_heads;
+  VI acc[kBatch][kVectors];
+  for (int k = 0; k < kBatch; ++k) {
+    for (int v = 0; v < kVectors; ++v) acc[k][v] = hn::Zero(di);
+  }
+  const std::int32_t* HWY_RESTRICT pairs = query.pairs + head;
+  for (int j = 0; j < query.head_dim / 2; ++j) {
+    VI q[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      q[v] = hn::Load(di, pairs + j * lanes + v * static_cast<int>(kLanes));
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < kBatch; ++k) {
+      const VI pair = hn::Set(di, batch.rows[k][j]);
+      for (int v = 0; v < kVectors; ++v) acc[k][v] = dot_pairs(acc[k][v], pair, q[v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < kBatch; ++k) {
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(acc[k][v], di, dots + k * kMaxPadded + head + v * static_cast<int>(kLanes));
+    }
+  }
+  if (query.num_low == 0) return;
+  for (int k = 0; k < kBatch; ++k) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int lane = head + v * static_cast<int>(kLanes);
+      VI sum = hn::Zero(di);
+      for (int n = 0; n < query.num_low; ++n) {
+        const VI pair = hn::Set(di, batch.rows[k][query.low_column[n]]);
+        sum = dot_pairs(sum, pair, hn::Load(di, query.low_pairs + n * lanes + lane));
+      }
+      hn::Store(sum, di, low + k * kMaxPadded + lane);
+    }
+  }
+}
+
+/// q^ . k_lo and q_lo . k_lo of one key, all heads.
+HWY_INLINE void low_key_dots(const plan::QueryPack& query, const plan::KeyTile& tile, int key,
+                             std::int32_t* HWY_RESTRICT hat_low,
+                             std::int32_t* HWY_RESTRICT low_low) {
+  const DI di;
+  for (int lane = 0; lane < query.padded_heads; lane += static_cast<int>(kLanes)) {
+    VI with_hat = hn::Zero(di);
+    VI with_low = hn::Zero(di);
+    for (std::uint32_t n = tile.low_begin[key]; n < tile.low_begin[key + 1]; ++n) {
+      const plan::LowPair& entry = tile.low[n];
+      const std::uint32_t bits =
+          static_cast<std::uint16_t>(entry.first) |
+          (static_cast<std::uint32_t>(static_cast<std::uint16_t>(entry.second)) << 16);
+      const VI pair = hn::Set(di, static_cast<std::int32_t>(bits));
+      const std::ptrdiff_t row = entry.pair * static_cast<std::ptrdiff_t>(query.padded_heads);
+      with_hat = dot_pairs(with_hat, pair, hn::Load(di, query.pairs + row + lane));
+      for (int c = 0; c < query.num_low; ++c) {
+        if (query.low_column[c] != entry.pair) continue;
+        const std::ptrdiff_t low_row = c * static_cast<std::ptrdiff_t>(query.padded_heads);
+        with_low = dot_pairs(with_low, pair, hn::Load(di, query.low_pairs + low_row + lane));
+      }
+    }
+    hn::Store(with_hat, di, hat_low + lane);
+    hn::Store(with_low, di, low_low + lane);
+  }
+}
+
+using DD = hn::ScalableTag<double>;
+using DI32Half = hn::Rebind<std::int32_t, DD>;
+using DF32Half = hn::Rebind<float, DD>;
+
+/// The dot products of one key as fp32, rounded once (N3): relu applied, written to x.
+HWY_INLINE void round_dots(const plan::QueryPack& query, const plan::KeyTile& tile, int key,
+                           const std::int32_t* HWY_RESTRICT dots,
+                           const std::int32_t* HWY_RESTRICT low, float* HWY_RESTRICT x) {
+  const bool key_low = tile.low_begin[key + 1] != tile.low_begin[key];
+  const auto key_unit = static_cast<float>(1 << tile.shift[key]);
+  if (!key_low && query.num_low == 0) {
+    const DF df;
+    const DI di;
+    const VF scale = hn::Set(df, key_unit * kDotUnit);
+    for (int h = 0; h < query.padded_heads; h += static_cast<int>(kLanes)) {
+      const VF value = hn::ConvertTo(df, hn::Load(di, dots + h));
+      const VF unit = hn::Mul(scale, hn::Load(df, query.unit + h));  // powers of two: exact
+      hn::Store(hn::Max(hn::Mul(value, unit), hn::Zero(df)), df, x + h);
+    }
+    return;
+  }
+  HWY_ALIGN std::int32_t hat_low[kMaxPadded];
+  HWY_ALIGN std::int32_t low_low[kMaxPadded];
+  if (key_low) low_key_dots(query, tile, key, hat_low, low_low);
+  const DD dd;
+  const DI32Half dih;
+  const DF32Half dfh;
+  const auto unit_k = hn::Set(dd, static_cast<double>(key_unit));
+  const auto to_value = hn::Set(dfh, kDotUnit);
+  for (int h = 0; h < query.padded_heads; h += static_cast<int>(hn::Lanes(dd))) {
+    const auto unit_q = hn::PromoteTo(dd, hn::Load(dfh, query.unit + h));
+    auto high = hn::Mul(hn::PromoteTo(dd, hn::Load(dih, dots + h)), unit_q);
+    if (query.num_low != 0) high = hn::Add(high, hn::PromoteTo(dd, hn::Load(dih, low + h)));
+    auto sum = hn::Mul(high, unit_k);
+    if (key_low) {
+      const auto with_hat = hn::PromoteTo(dd, hn::Load(dih, hat_low + h));
+      const auto with_low = hn::PromoteTo(dd, hn::Load(dih, low_low + h));
+      sum = hn::Add(sum, hn::MulAdd(with_hat, unit_q, with_low));
+    }
+    const auto rounded = hn::Mul(hn::DemoteTo(dfh, sum), to_value);
+    hn::Store(hn::Max(rounded, hn::Zero(dfh)), dfh, x + h);
+  }
+}
+
+/// score_chain_ref with its eight chains in eight lanes.
+HWY_INLINE float score_chain(const float* HWY_RESTRICT x, const float* HWY_RESTRICT weights,
+                             int heads, float scale) {
+  const hn::FixedTag<float, 8> d8;
+  auto t = hn::Mul(hn::Load(d8, x + 8), hn::Load(d8, weights + 8));
+  t = hn::MulAdd(hn::Load(d8, x), hn::Load(d8, weights), t);
+  for (int h = 16; h < chain_heads(heads); h += 8) {
+    t = hn::MulAdd(hn::Load(d8, x + h), hn::Load(d8, weights + h), t);
+  }
+  const auto pair = hn::Mul(hn::Add(t, hn::Shuffle2301(t)), hn::Set(d8, scale));
+  HWY_ALIGN float part[8];
+  hn::Store(pair, d8, part);
+  return (part[0] + part[2]) + (part[4] + part[6]);
+}
+
+HWY_INLINE ActiveHeads active_heads(const float* HWY_RESTRICT x, int padded_heads) {
+  const DF df;
+  ActiveHeads bits{};
+  for (int h = 0; h < padded_heads; h += static_cast<int>(kLanes)) {
+    std::uint8_t bytes[8] = {};
+    hn::StoreMaskBits(df, hn::Gt(hn::Load(df, x + h), hn::Zero(df)), bytes);
+    const std::uint64_t mask = bytes[0] | (static_cast<std::uint64_t>(bytes[1]) << 8);
+    bits.word[h / 64] |= mask << (h % 64);
+  }
+  return bits;
+}
+
+void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
+                int count, float* scores, ActiveHeads* active) {
+  HWY_ALIGN std::int32_t dots[kBatch * kMaxPadded];
+  HWY_ALIGN std::int32_t low[kBatch * kMaxPadded];
+  HWY_ALIGN float x[kMaxPadded];
+  constexpr int kPairOfVectors = 2 * static_cast<int>(kLanes);
+  const auto* rows = reinterpret_cast<const std::int32_t*>(tile.rows);
+  for (int begin = 0; begin < count; begin += kBatch) {
+    Batch batch{};
+    for (int k = 0; k < kBatch; ++k) {
+      const int n = begin + k < count ? begin + k : count - 1;  // the last batch repeats a key
+      batch.key[k] = pick != nullptr ? pick[n] : n;
+      batch.rows[k] = rows + batch.key[k] * static_cast<std::ptrdiff_t>(tile.head_dim / 2);
+    }
+    int head = 0;
+    for (; head + kPairOfVectors <= query.padded_heads; head += kPairOfVectors) {
+      dots_of_heads<2>(query, batch, head, dots, low);
+    }
+    for (; head < query.padded_heads; head += static_cast<int>(kLanes)) {
+      dots_of_heads<1>(query, batch, head, dots, low);
+    }
+    for (int k = 0; k < kBatch && begin + k < count; ++k) {
+      round_dots(query, tile, batch.key[k], dots + k * kMaxPadded, low + k * kMaxPadded, x);
+      scores[begin + k] = score_chain(x, query.weights, query.heads, tile.scale[batch.key[k]]);
+      if (active != nullptr) active[begin + k] = active_heads(x, query.padded_heads);
+    }
+  }
+}
+
+#else  // DOSA_SIMD
+
+void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
+                int count, float* scores, ActiveHeads* active) {
+  score_keys_ref(query, tile, pick, count, scores, active);
+}
+
+#endif  // DOSA_SIMD
+
+}  // namespace HWY_NAMESPACE
+}  // namespace dosa::refine
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dosa::refine {
+
+HWY_EXPORT(score_keys);
+
+void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
+                int count, float* scores, ActiveHeads* active) {
+  HWY_DYNAMIC_DISPATCH(score_keys)(query, tile, pick, count, scores, active);
+}
+
+}  // namespace dosa::refine
+#endif  // HWY_ONCE

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Screening on sm_90a: a bound for every key of a round from R' rows per query instead of H heads.
+#pragma once
+
+#include "gpu/stationary_sm90.cuh"
+#include "numeric/row_state_sm90.cuh"
+#include "plan/screen_layout_sm90.cuh"
+
+namespace dosa::screen {
+
+struct ScreenParams : gpu::StationaryParams {
+  numeric::RowState rows;
+  const float* coefficients;  // (padded rows, R' + 4): R' weights, E
+  uint32_t* masks;            // (blocks, mask_units, 16 warps, 16 quads, 2 halves), see below
+  int mask_units;             // units of a round for which there is room
+};
+
+/// Words of survivor bits per unit of 256 keys and block of 64 rows. Word [warp][quad][half] holds
+/// keys warp * 16 + half * 8 + (0..7) of the unit for queries quad * 4 + (0..3) of the block:
+/// bit 4 * key + query.
+constexpr int kMaskWords = 16 * 16 * 2;
+
+/// Writes the survivor masks of the places of params.round; screen_rows R' is 8, 16 or 32.
+/// Guarantee: a key whose computed score is at least its row's threshold has its bit set (E6, N7)
+/// Error:    cudaError_t of the launch
+cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
+                               cudaStream_t stream);
+
+}  // namespace dosa::screen

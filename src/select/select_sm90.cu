@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// One CTA per row: reduction of records, final selection, and selection from stored scores.
+#include "select/select_sm90.cuh"
+
+#include "select/finish_sm90.cuh"
+
+namespace dosa::select {
+namespace {
+
+struct Config {
+  static constexpr int kThreads = 256;       // reduction: three CTAs of 64 KiB of records per SM
+  static constexpr int kStreamThreads = 512;
+  static constexpr int kLoads = 2;           // float4 loads of the next step in flight
+  static constexpr int kChunk = kStreamThreads * kLoads * 4;  // keys per step
+  static constexpr int kBuffer = 10240;      // with K = 2048 two CTAs fit one SM
+  static_assert(kBuffer - kChunk >= kMaxTopk, "a step always fits behind K kept records");
+};
+
+extern __shared__ __align__(16) uint8_t dynamic_shared[];
+
+/// The threshold of screening: below the score floor by more than the last multiplication, the
+/// reference's own and any final underflow can hide (N7).
+__device__ float lowered(float floor) {
+  constexpr float kRelative = 0x1p-21f;
+  constexpr float kAbsolute = 0x1p-140f;
+  if (floor != floor) return -__int_as_float(0x7f800000);
+  return __fsub_rd(__fsub_rd(floor, __fmul_ru(fabsf(floor), kRelative)), kAbsolute);
+}
+
+__device__ void close_row(const numeric::RowState& rows, int row) {
+  const float infinity = __int_as_float(0x7f800000);
+  rows.flags[row] |= numeric::kRowRecover;
+  rows.counts[row] = 0;
+  rows.floor_record[row] = ~uint64_t{0};
+  rows.floor_score[row] = infinity;
+  rows.bound_floor[row] = infinity;
+}
+
+__global__ void __launch_bounds__(Config::kThreads)
+    reduce_sm90_kernel(const __grid_constant__ ReduceParams params) {
+  __shared__ RadixShared shared;
+  uint64_t* const local = reinterpret_cast<uint64_t*>(dynamic_shared);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(blockIdx.x);
+  const numeric::RowState& rows = params.rows;
+  const uint32_t written = rows.counts[row];
+  if (written > static_cast<uint32_t>(rows.capacity)) {
+    if (thread == 0) close_row(rows, row);
+    return;
+  }
+  const int count = static_cast<int>(written);
+  const bool has_floor = rows.floor_record[row] != 0;
+  const bool due = count >= params.topk && (!has_floor || count >= params.topk + params.slack);
+  if (!due && params.hard_floor == nullptr) return;
+  uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
+  for (int i = thread; i < count; i += Config::kThreads) local[i] = records[i];
+  __syncthreads();
+  if (params.hard_floor != nullptr) {
+    float floor = __int_as_float(0x7fffffff);
+    if (count > 0) {
+      const int rank = count / 4 > 0 ? count / 4 : 1;
+      const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, rank);
+      floor = numeric::score_of_code(static_cast<uint32_t>(bound >> 32));
+    }
+    if (thread == 0) params.hard_floor[row] = floor;
+    __syncthreads();
+  }
+  if (!due) return;
+  const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, params.topk);
+  const uint64_t least = keep_records<Config::kThreads>(shared, local, count, bound, records);
+  if (thread != 0) return;
+  const float floor = numeric::record_score(least);
+  rows.counts[row] = static_cast<uint32_t>(params.topk);
+  rows.floor_record[row] = least;
+  rows.floor_score[row] = floor;
+  rows.bound_floor[row] = lowered(floor);
+}
+
+__global__ void __launch_bounds__(Config::kThreads)
+    finish_sm90_kernel(const __grid_constant__ numeric::RowState rows,
+                       const __grid_constant__ OutputForm form) {
+  __shared__ RadixShared shared;
+  uint64_t* const sorted = reinterpret_cast<uint64_t*>(dynamic_shared);
+  const int row = static_cast<int>(blockIdx.x);
+  const int count = static_cast<int>(rows.counts[row]);
+  const uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
+  const int kept = count < form.topk ? count : form.topk;
+  if (kept > 0) {
+    const uint64_t bound = rank_bound<Config::kThreads>(shared, records, count, kept);
+    keep_records<Config::kThreads>(shared, records, count, bound, sorted);
+  }
+  write_row<Config::kThreads>(form, row, rows.windows[row].x, sorted, kept);
+}
+
+struct StreamState {
+  uint64_t* buffer;  // (kBuffer) shared memory
+  uint64_t* kept;    // (K rounded up to a power of two) shared memory
+  uint32_t* filled;
+  uint64_t floor_record;
+  float floor;
+};
+
+__device__ void load_scores(const float* line, int first, int end, float4 (&four)[Config::kLoads]) {
+#pragma unroll
+  for (int i = 0; i < Config::kLoads; ++i) {
+    const int key = first + (i * Config::kStreamThreads + static_cast<int>(threadIdx.x)) * 4;
+    if (key < end) four[i] = *reinterpret_cast<const float4*>(line + key);
+  }
+}
+
+__device__ void filter_scores(const StreamState& state, int first, int2 window,
+                              const float4 (&four)[Config::kLoads]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread & 31;
+#pragma unroll
+  for (int i = 0; i < Config::kLoads; ++i) {
+    const int key = first + (i * Config::kStreamThreads + thread) * 4;
+    const float values[4] = {four[i].x, four[i].y, four[i].z, four[i].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const bool inside = key + j >= window.x && key + j < window.y;
+      const bool may = inside && !(values[j] < state.floor);
+      if (!__any_sync(0xffffffffu, may)) continue;
+      const uint64_t record = numeric::make_record(values[j], key + j);
+      const bool keep = may && record > state.floor_record;
+      const uint32_t votes = __ballot_sync(0xffffffffu, keep);
+      uint32_t base = 0;
+      if (lane == 0 && votes != 0) base = atomicAdd(state.filled, __popc(votes));
+      base = __shfl_sync(0xffffffffu, base, 0);
+      if (keep) state.buffer[base + __popc(votes & ((1u << lane) - 1))] = record;
+    }
+  }
+}
+
+__device__ void shrink_buffer(RadixShared& shared, StreamState& state, int count, int topk) {
+  const int rank = count < topk ? count : topk;
+  const uint64_t bound = rank_bound<Config::kStreamThreads>(shared, state.buffer, count, rank);
+  const uint64_t least =
+      keep_records<Config::kStreamThreads>(shared, state.buffer, count, bound, state.kept);
+  for (int i = static_cast<int>(threadIdx.x); i < rank; i += Config::kStreamThreads) {
+    state.buffer[i] = state.kept[i];
+  }
+  if (rank == topk) {
+    state.floor_record = least;
+    state.floor = numeric::record_score(least);
+  }
+  if (threadIdx.x == 0) *state.filled = static_cast<uint32_t>(rank);
+}
+
+/// Reads a row's scores in order of ids, keeps those above the floor, and reduces when room ends.
+__global__ void __launch_bounds__(Config::kStreamThreads)
+    select_scores_sm90_kernel(const __grid_constant__ numeric::RowState rows, const float* scores,
+                              int64_t stride, const __grid_constant__ OutputForm form) {
+  __shared__ RadixShared shared;
+  __shared__ uint32_t filled;
+  uint64_t* const buffer = reinterpret_cast<uint64_t*>(dynamic_shared);
+  StreamState state{buffer, buffer + Config::kBuffer, &filled, 0, __int_as_float(0x7fffffff)};
+  const int row = static_cast<int>(blockIdx.x);
+  const int2 window = rows.windows[row];
+  const float* const line = scores + row * stride;
+  if (threadIdx.x == 0) filled = 0;
+  __syncthreads();
+  float4 next[Config::kLoads] = {};
+  int first = window.x / 4 * 4;
+  load_scores(line, first, window.y, next);
+  for (; first < window.y; first += Config::kChunk) {
+    float4 current[Config::kLoads];
+#pragma unroll
+    for (int i = 0; i < Config::kLoads; ++i) current[i] = next[i];
+    load_scores(line, first + Config::kChunk, window.y, next);
+    filter_scores(state, first, window, current);
+    __syncthreads();
+    const int count = static_cast<int>(filled);
+    __syncthreads();
+    if (count > Config::kBuffer - Config::kChunk) {
+      shrink_buffer(shared, state, count, form.topk);
+      __syncthreads();
+    }
+  }
+  const int count = static_cast<int>(filled);
+  const int rank = count < form.topk ? count : form.topk;
+  if (rank > 0) {
+    const uint64_t bound = rank_bound<Config::kStreamThreads>(shared, buffer, count, rank);
+    keep_records<Config::kStreamThreads>(shared, buffer, count, bound, state.kept);
+  }
+  write_row<Config::kStreamThreads>(form, row, window.x, state.kept, rank);
+}
+
+int next_power_of_two(int value) {
+  int size = 1;
+  while (size < value) size *= 2;
+  return size;
+}
+
+template <class Kernel>
+cudaError_t allow_shared(Kernel kernel, int bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+}  // namespace
+
+cudaError_t launch_reduce_sm90(const ReduceParams& params, cudaStream_t stream) {
+  if (params.rows.rows == 0) return cudaSuccess;
+  const int bytes = params.rows.capacity * static_cast<int>(sizeof(uint64_t));
+  const cudaError_t status = allow_shared(reduce_sm90_kernel, bytes);
+  if (status != cudaSuccess) return status;
+  reduce_sm90_kernel<<<params.rows.rows, Config::kThreads, bytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& form,
+                               cudaStream_t stream) {
+  if (rows.rows == 0) return cudaSuccess;
+  const int bytes = next_power_of_two(form.topk) * static_cast<int>(sizeof(uint64_t));
+  const cudaError_t status = allow_shared(finish_sm90_kernel, bytes);
+  if (status != cudaSuccess) return status;
+  finish_sm90_kernel<<<rows.rows, Config::kThreads, bytes, stream>>>(rows, form);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_select_scores_sm90(const numeric::RowState& rows, const float* scores,
+                                      int64_t stride, const OutputForm& form, cudaStream_t stream) {
+  if (rows.rows == 0) return cudaSuccess;
+  const int bytes = (Config::kBuffer + next_power_of_two(form.topk)) *
+                    static_cast<int>(sizeof(uint64_t));
+  const cudaError_t status = allow_shared(select_scores_sm90_kernel, bytes);
+  if (status != cudaSuccess) return status;
+  select_scores_sm90_kernel<<<rows.rows, Config::kStreamThreads, bytes, stream>>>(rows, scores,
+                                                                                  stride, form);
+  return cudaGetLastError();
+}
+
+}  // namespace dosa::select
