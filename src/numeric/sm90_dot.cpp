@@ -76,7 +76,7 @@ Sm90Reach sm90_reach(const std::uint8_t* x, int dim) {
 }
 
 double sm90_error_bound(const Sm90Reach& a, const Sm90Reach& b, int dim) {
-  const double steps = dim / kSm90StepLength;
+  const int steps = dim / kSm90StepLength;
   const double units = (kSm90StepLength * steps - 1) * a.top * b.top +
                        (kSm90StepLength + 1) * a.reach * b.reach + a.norm * b.norm;
   return outward(units * kLastBit);
