@@ -153,7 +153,7 @@ TEST(Sm90Dot, SubnormalCodesKeepTheirFieldExponent) {
 }
 
 TEST(Sm90Dot, AnInvalidCodeAnywhereGivesTheHardwaresNan) {
-  for (const std::uint8_t code : {0x7f, 0xff}) {
+  for (const std::uint8_t code : Codes{0x7f, 0xff}) {
     for (const std::size_t at : {std::size_t{0}, std::size_t{40}, std::size_t{127}}) {
       Codes a = constant(128, kOne);
       const Codes b = constant(128, 0);
