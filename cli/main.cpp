@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dosa/dosa.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "io/error.hpp"
+#include "io/output_file.hpp"
+
+namespace dosa::cli {
+namespace {
+
+/// One line, whatever an exception says.
+int report(std::string line) {
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  fmt::print(stderr, "dosa: {}\n", line);
+  return kMisuse;
+}
+
+/// "dosa gen dial", as far as the command line got.
+std::string command_path(const CLI::App& app) {
+  std::string path = "dosa";
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    path += ' ' + at->get_name();
+  }
+  return path;
+}
+
+/// A parse error as one line in the form of all others.
+std::string parse_line(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string help = "(see '" + command_path(app) + " --help')";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> rest = app.remaining(true);
+    const std::string found = rest.empty() ? "an unknown argument" : io::printable(rest.front());
+    return "arguments: found " + found + ", expected only what is listed " + help;
+  }
+  const std::string what = error.what();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    const std::size_t end = what.find(" is required");
+    const std::string missing = end == std::string::npos ? "argument" : what.substr(0, end);
+    return "arguments: found no " + missing + ", expected one " + help;
+  }
+  return "arguments: found a wrong use (" + what + "), expected what is listed " + help;
+}
+
+void describe(CLI::App& app) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("dosa ") + dosa_version());
+  app.get_formatter()->column_width(36);
+  app.failure_message([](const CLI::App*, const CLI::Error&) { return std::string(); });
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app(
+      "Exact Top-K for the DeepSeek-Sparse-Attention lightning indexer: the K best keys of every\n"
+      "query, without scoring every key in full.",
+      "dosa");
+  describe(app);
+  Action chosen;
+  add_run(app, chosen);
+  add_verify(app, chosen);
+  add_explain(app, chosen);
+  add_info(app, chosen);
+  add_gen(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      return app.exit(error);  // --help and --version
+    }
+    return report(parse_line(app, error));
+  }
+  const int code = chosen();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report("standard output: found " + io::system_text(errno) + ", expected a write");
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace dosa::cli
+
+int main(int argc, char** argv) {
+  using dosa::cli::report;
+  try {
+    dosa::io::remove_uncommitted_on_signals();
+    return dosa::cli::run_main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return report("memory: found too little, expected room for the tensors and the results");
+  } catch (const std::exception& error) {
+    return report(error.what());
+  }
+}
