@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes of one call on the device and the workspace they need.
-#pragma once
+#ifndef DOSA_ENGINE_CUDA_LAYOUT_HPP
+#define DOSA_ENGINE_CUDA_LAYOUT_HPP
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +40,15 @@ struct CudaShape {
   int64_t score_stride;  // kBase: floats between rows
 };
 
+/// Device counters, first in the workspace.
+struct CudaTotals {
+  unsigned long long refined;
+  unsigned long long recovered;
+};
+
 /// Device arrays inside the caller's workspace.
 struct CudaBuffers {
+  CudaTotals* totals;
   float2* key_meta;  // (units * 256)
   numeric::RowState rows;
   gpu::KeyOrder* orders;  // (blocks)
@@ -54,10 +62,12 @@ struct CudaBuffers {
   screen::SurvivorLists lists;
 };
 
-/// Throws: Error where the shape or an option is not allowed.
+/// The shape of a valid problem (check_cuda_shape) under valid options.
 CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& options);
 
 /// Places the buffers from `base` on (null to measure) and returns the bytes they take.
 size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffers);
 
 }  // namespace dosa::engine
+
+#endif  // DOSA_ENGINE_CUDA_LAYOUT_HPP

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times single kernels on random data against their arithmetic floors.
+//
+// kernels [QUERIES KEYS PEAK_TFLOPS]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "gpu/device_inputs.hpp"
+#include "gpu/tensor_map.hpp"
+#include "plan/prepare_sm90.cuh"
+#include "plan/screen_layout_sm90.cuh"
+#include "refine/dense_sm90.cuh"
+#include "screen/screen_sm90.cuh"
+
+namespace dosa::bench {
+namespace {
+
+constexpr int kRoundUnits = 256;  // as the engine's largest screened round
+
+template <class T>
+T* allocate(int64_t count) {
+  T* data = nullptr;
+  DOSA_CUDA(cudaMalloc(reinterpret_cast<void**>(&data), count * sizeof(T)));
+  return data;
+}
+
+struct Setup {
+  int rows;
+  int blocks;
+  int units;
+  float2* meta;
+  numeric::RowState state;
+  gpu::KeyOrder* orders;
+};
+
+Setup prepare(const dosa_problem& problem, int rows) {
+  Setup setup{};
+  setup.rows = rows;
+  setup.blocks = rows / gpu::kBlockRows;
+  setup.units = static_cast<int>(problem.num_keys / gpu::kUnitKeys);
+  setup.meta = allocate<float2>(problem.num_keys);
+  setup.state.windows = allocate<int2>(rows);
+  setup.state.floor_record = allocate<uint64_t>(rows);
+  setup.state.floor_score = allocate<float>(rows);
+  setup.state.bound_floor = allocate<float>(rows);
+  setup.state.counts = allocate<uint32_t>(rows);
+  setup.state.flags = allocate<uint32_t>(rows);
+  setup.state.capacity = 8192;
+  setup.state.records = allocate<uint64_t>(static_cast<int64_t>(rows) * 8192);
+  setup.state.rows = rows;
+  setup.orders = allocate<gpu::KeyOrder>(setup.blocks);
+  DOSA_CUDA(plan::launch_key_meta_sm90(problem.k, problem.k_stride, problem.k_scale,
+                                       problem.num_keys, setup.units, setup.meta, nullptr));
+  const plan::RowSetup rows_setup{nullptr, nullptr, static_cast<int>(problem.num_keys),
+                                  setup.blocks, false, 1};
+  DOSA_CUDA(plan::launch_row_setup_sm90(rows_setup, setup.state, setup.orders, nullptr));
+  DOSA_CUDA(cudaDeviceSynchronize());
+  return setup;
+}
+
+void report(const char* name, double flops, double peak, const std::function<void()>& launch) {
+  constexpr int kRepeats = 7;
+  std::vector<float> times;
+  for (int i = -1; i < kRepeats; ++i) {
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+    DOSA_CUDA(cudaEventCreate(&begin));
+    DOSA_CUDA(cudaEventCreate(&end));
+    DOSA_CUDA(cudaEventRecord(begin));
+    launch();
+    DOSA_CUDA(cudaEventRecord(end));
+    DOSA_CUDA(cudaEventSynchronize(end));
+    float ms = 0.0f;
+    DOSA_CUDA(cudaEventElapsedTime(&ms, begin, end));
+    if (i >= 0) times.push_back(ms);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+  }
+  std::sort(times.begin(), times.end());
+  const double ms = static_cast<double>(times[kRepeats / 2]);
+  const double floor_ms = flops / peak / 1e9;
+  std::printf("%-24s %8.3f ms (%.3f .. %.3f)  floor %8.3f  ratio %.2f  %.0f TFLOP/s\n", name, ms,
+              static_cast<double>(times.front()), static_cast<double>(times.back()), floor_ms,
+              ms / floor_ms, flops / ms / 1e9);
+}
+
+void time_screen(const dosa_problem& problem, const Setup& setup, int screen_rows, double peak) {
+  screen::ScreenParams params{};
+  const int64_t operand_rows = static_cast<int64_t>(setup.rows) * screen_rows;
+  auto* const operand = allocate<uint8_t>(operand_rows * 128);
+  DOSA_CUDA(cudaMemcpy(operand, problem.q, operand_rows * 128, cudaMemcpyDeviceToDevice));
+  const int64_t floats = static_cast<int64_t>(setup.rows) * plan::ScreenLayout::stride(screen_rows);
+  auto* const coefficients = allocate<float>(floats);
+  std::vector<float> host(floats, 0.01f);
+  DOSA_CUDA(cudaMemcpy(coefficients, host.data(), floats * 4, cudaMemcpyHostToDevice));
+  params.keys = gpu::make_row_map(problem.k, problem.num_keys, 128, gpu::kUnitKeys);
+  params.columns = gpu::make_row_map(operand, operand_rows, 128, 128);
+  params.key_meta = setup.meta;
+  params.rows = setup.state;
+  params.coefficients = coefficients;
+  params.mask_units = kRoundUnits;
+  params.masks = allocate<uint32_t>(static_cast<int64_t>(setup.blocks) * kRoundUnits *
+                                    screen::kMaskWords);
+  char name[32];
+  std::snprintf(name, sizeof name, "screen R' = %d", screen_rows);
+  const double flops = 2.0 * 128 * static_cast<double>(operand_rows) *
+                       static_cast<double>(problem.num_keys);
+  report(name, flops, peak, [&] {
+    for (int begin = 0; begin < setup.units; begin += kRoundUnits) {
+      params.round = {setup.orders, setup.blocks, 0, begin,
+                      std::min(begin + kRoundUnits, setup.units), 0};
+      DOSA_CUDA(screen::launch_screen_sm90(params, screen_rows, 132, nullptr));
+    }
+  });
+  cudaFree(operand);
+  cudaFree(coefficients);
+  cudaFree(params.masks);
+}
+
+void time_dense(const dosa_problem& problem, const Setup& setup, bool store, double peak) {
+  refine::DenseParams params{};
+  params.keys = gpu::make_row_map(problem.k, problem.num_keys, 128, gpu::kUnitKeys);
+  params.columns = gpu::make_row_map(
+      problem.q, static_cast<int64_t>(setup.rows) * problem.num_heads, 128, 128);
+  params.key_meta = setup.meta;
+  params.rows = setup.state;
+  params.round = {setup.orders, setup.blocks, 0, 0, setup.units, 0};
+  params.weights = problem.weights;
+  params.weights_stride = problem.weights_stride;
+  params.heads = problem.num_heads;
+  params.num_keys = static_cast<int>(problem.num_keys);
+  params.scores_stride = problem.num_keys;
+  if (store) params.scores = allocate<float>(setup.rows * problem.num_keys);
+  if (!store) {  // closed rows: the cost of finding that nothing passes
+    std::vector<float> high(setup.rows, 1e30f);
+    DOSA_CUDA(cudaMemcpy(setup.state.floor_score, high.data(), high.size() * 4,
+                         cudaMemcpyHostToDevice));
+  }
+  char name[32];
+  std::snprintf(name, sizeof name, "dense %s H = %d", store ? "store" : "record",
+                problem.num_heads);
+  const double flops = 2.0 * 128 * setup.rows * problem.num_heads *
+                       static_cast<double>(problem.num_keys);
+  report(name, flops, peak, [&] {
+    DOSA_CUDA(refine::launch_dense_sm90(params, problem.num_heads,
+                                        store ? refine::Sink::kStore : refine::Sink::kRecord, 132,
+                                        nullptr));
+  });
+  if (store) cudaFree(params.scores);
+}
+
+}  // namespace
+}  // namespace dosa::bench
+
+int main(int argc, char** argv) {
+  using namespace dosa::bench;
+  const int queries = argc > 1 ? std::atoi(argv[1]) : 8192;
+  const int64_t keys = argc > 2 ? std::atoll(argv[2]) : 1 << 20;
+  const double peak = argc > 3 ? std::atof(argv[3]) : 1400.0;
+  try {
+    for (const int heads : {32, 64}) {
+      const DeviceProblem inputs(queries, keys, heads, 2048);
+      fill_random(inputs, 6, 1);
+      const Setup setup = prepare(inputs.problem, queries);
+      if (heads == 32) {
+        for (const int rows : {8, 16, 32}) time_screen(inputs.problem, setup, rows, peak);
+      }
+      time_dense(inputs.problem, setup, true, peak);
+      time_dense(inputs.problem, setup, false, peak);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kernels: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

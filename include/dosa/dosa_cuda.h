@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device interface of DoSA: the calls of dosa.h on an sm_90a GPU.
+ *
+ * The structures are those of dosa.h; their data pointers are DEVICE pointers, the structures
+ * themselves lie in host memory and are read before the call returns.
+ *
+ * Model    Scores are those of the `sm90` model (docs/numerics.md): bit for bit what the FP8 prefill
+ *          kernel of today's serving engines computes. Same bytes for every mode and repetition.
+ * Stream   Work is enqueued on `stream` (a cudaStream_t; null is the default stream). Nothing is
+ *          allocated, nothing is read back, nothing waits; a call may be captured in a CUDA graph.
+ * Checks   Shapes, strides, alignment, options and the workspace's size are checked before anything
+ *          is enqueued; dosa_last_error() names the argument. Windows are data and not read here.
+ * Ranges   H 1 .. 128, D = 128, K 1 .. DOSA_CUDA_MAX_TOPK, N .. 2^31 - 1; q, k aligned to 16 bytes,
+ *          k_stride a multiple of 16.
+ * Options  mode, heads, index_form, order, workspace_limit. Other values than the defaults of
+ *          threshold, forced_first, forced_last, retain, projection, allowance, aggregate and
+ *          statistics are refused with DOSA_UNSUPPORTED.
+ * Results  output->rows and output->stats are host structures and must be null here.
+ */
+#ifndef DOSA_DOSA_CUDA_H
+#define DOSA_DOSA_CUDA_H
+
+#include "dosa/dosa.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  DOSA_CUDA_MAX_TOPK = 4096 /* K: 1 .. 4096 */
+};
+
+/* As dosa_options_init, with the device's workspace limit of 2 GiB. */
+DOSA_API dosa_status dosa_cuda_options_init(dosa_options* options, size_t struct_size);
+
+/* Bytes that dosa_cuda_topk needs for this shape and these options (pointers are ignored). */
+DOSA_API dosa_status dosa_cuda_workspace_bytes(const dosa_problem* problem,
+                                               const dosa_options* options, size_t* bytes);
+
+/* The exact Top-K of every row. workspace: device memory aligned to 256 bytes. */
+DOSA_API dosa_status dosa_cuda_topk(const dosa_problem* problem, const dosa_options* options,
+                                    const dosa_output* output, void* workspace,
+                                    size_t workspace_bytes, void* stream);
+
+/* Every key's score for rows [row_begin, row_end), whatever their windows.
+ * scores: device memory [row_end - row_begin, N], row stride scores_stride >= N.
+ * workspace: as for dosa_cuda_topk with DOSA_MODE_FULL. */
+DOSA_API dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_options* options,
+                                      int64_t row_begin, int64_t row_end, float* scores,
+                                      int64_t scores_stride, void* workspace,
+                                      size_t workspace_bytes, void* stream);
+
+/* What the last dosa_cuda_topk on this workspace did; `counters` is host memory.
+ * Waits for the stream: for tests and measurements, not for capture. */
+typedef struct dosa_cuda_counters {
+  size_t struct_size;       /* sizeof(dosa_cuda_counters), set by the caller */
+  int64_t refined;          /* (group, key) pairs listed for refinement */
+  int64_t recovered_rows;   /* rows scored again because records were lost or nothing could be proven */
+} dosa_cuda_counters;
+DOSA_API dosa_status dosa_cuda_read_counters(const void* workspace, dosa_cuda_counters* counters,
+                                             void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DOSA_DOSA_CUDA_H */

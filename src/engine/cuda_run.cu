@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda_run.hpp"
+
+#include <algorithm>
+
+#include "engine/cuda_schedule.hpp"
+#include "gpu/check.hpp"
+#include "gpu/tensor_map.hpp"
+#include "plan/plan_sm90.cuh"
+#include "plan/prepare_sm90.cuh"
+#include "refine/dense_sm90.cuh"
+#include "refine/refine_sm90.cuh"
+#include "screen/screen_sm90.cuh"
+#include "select/recover_sm90.cuh"
+#include "select/select_sm90.cuh"
+
+namespace dosa::engine {
+namespace {
+
+constexpr int kAll = 2;  // work kind of the rounds that every block takes part in
+constexpr int kTileColumns = 128;
+
+int count_multiprocessors() {
+  int device = 0;
+  int count = 0;
+  DOSA_CUDA(cudaGetDevice(&device));
+  DOSA_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+/// One call: its shape, its buffers, and the launches of one chunk of rows after another.
+class Run {
+ public:
+  Run(const dosa_problem& problem, const dosa_options& options, const CudaShape& shape,
+      void* workspace, cudaStream_t stream, PhaseHook hook)
+      : problem_(problem),
+        options_(options),
+        shape_(shape),
+        stream_(stream),
+        hook_(hook),
+        multiprocessors_(count_multiprocessors()) {
+    place_cuda_buffers(shape_, workspace, buffers_);
+    if (shape_.units > 0) {
+      keys_map_ = gpu::make_row_map(problem_.k, shape_.num_keys, problem_.k_stride, gpu::kUnitKeys);
+    }
+  }
+
+  void mark(const char* phase) const {
+    if (hook_.mark != nullptr) hook_.mark(hook_.user, phase);
+  }
+
+  void prepare_keys() {
+    mark("prepare");
+    DOSA_CUDA(cudaMemsetAsync(buffers_.totals, 0, sizeof *buffers_.totals, stream_));
+    DOSA_CUDA(plan::launch_key_meta_sm90(problem_.k, problem_.k_stride, problem_.k_scale,
+                                         shape_.num_keys, shape_.units, buffers_.key_meta,
+                                         stream_));
+  }
+
+  void topk_chunk(const dosa_output& output, int64_t first, int rows) {
+    begin_chunk(first, rows, shape_.path == CudaPath::kBase);
+    const select::OutputForm form = output_form(output, first);
+    if (shape_.path == CudaPath::kBase) {
+      mark("dense");
+      dense_round(refine::Sink::kStore, kAll, {0, shape_.units});
+      mark("select");
+      DOSA_CUDA(select::launch_select_scores_sm90(buffers_.rows, buffers_.scores,
+                                                  shape_.score_stride, form, stream_));
+      return;
+    }
+    if (shape_.path == CudaPath::kFull) {
+      dense_rounds(shape_.units);
+    } else {
+      dense_rounds(std::min(shape_.units, kDenseUnits));
+      screened_rounds();
+    }
+    mark("recover");
+    recover();
+    mark("select");
+    DOSA_CUDA(select::launch_finish_sm90(buffers_.rows, form, stream_));
+  }
+
+  void score_chunk(int64_t first, int rows, float* scores, int64_t stride) {
+    begin_chunk(first, rows, true);
+    buffers_.scores = scores;
+    shape_.score_stride = stride;
+    dense_round(refine::Sink::kStore, kAll, {0, shape_.units});
+  }
+
+ private:
+  void begin_chunk(int64_t first, int rows, bool in_order) {
+    const bool bounded = !in_order || shape_.path == CudaPath::kBase;
+    mark("prepare");
+    blocks_ = (rows + gpu::kBlockRows - 1) / gpu::kBlockRows;
+    buffers_.rows.rows = rows;
+    weights_ = problem_.weights + first * problem_.weights_stride;
+    queries_ = problem_.q + first * problem_.q_stride;
+    const int64_t row_bytes = static_cast<int64_t>(shape_.padded_heads) * 128;
+    if (shape_.pack_queries) {
+      DOSA_CUDA(plan::launch_pack_heads_sm90(queries_, problem_.q_stride, shape_.heads,
+                                             shape_.padded_heads, rows, buffers_.packed_queries,
+                                             stream_));
+      queries_ = buffers_.packed_queries;
+    }
+    queries_map_ = gpu::make_row_map(queries_, rows * row_bytes / 128, 128, kTileColumns);
+    plan::RowSetup setup{};
+    setup.k_start = bounded && problem_.k_start != nullptr ? problem_.k_start + first : nullptr;
+    setup.k_end = bounded && problem_.k_end != nullptr ? problem_.k_end + first : nullptr;
+    setup.num_keys = shape_.num_keys;
+    setup.blocks = blocks_;
+    setup.in_order = in_order;
+    setup.active = 1 << kAll | 1 << screen::kScreened;
+    DOSA_CUDA(plan::launch_row_setup_sm90(setup, buffers_.rows, buffers_.orders, stream_));
+  }
+
+  [[nodiscard]] gpu::Round round(int kind, UnitRange range) const {
+    return {buffers_.orders, blocks_, 0, range.begin, range.end, kind};
+  }
+
+  void dense_round(refine::Sink sink, int kind, UnitRange range) {
+    if (shape_.units == 0) return;
+    refine::DenseParams params{};
+    params.keys = keys_map_;
+    params.columns = queries_map_;
+    params.key_meta = buffers_.key_meta;
+    params.round = round(kind, range);
+    params.rows = buffers_.rows;
+    params.weights = weights_;
+    params.weights_stride = problem_.weights_stride;
+    params.heads = shape_.heads;
+    params.num_keys = shape_.num_keys;
+    params.scores = buffers_.scores;
+    params.scores_stride = shape_.score_stride;
+    params.hard_floor = buffers_.hard_floor;
+    params.active = buffers_.active;
+    DOSA_CUDA(refine::launch_dense_sm90(params, shape_.padded_heads, sink, multiprocessors_,
+                                        stream_));
+  }
+
+  void reduce(int slack, float* hard_floor) {
+    const select::ReduceParams params{buffers_.rows, shape_.topk, slack, hard_floor};
+    DOSA_CUDA(select::launch_reduce_sm90(params, stream_));
+  }
+
+  void dense_rounds(int most) {
+    for (UnitRange range = next_dense_round(0, most); range.begin < range.end;
+         range = next_dense_round(range.end, most)) {
+      mark("dense");
+      dense_round(refine::Sink::kRecord, kAll, range);
+      mark("reduce");
+      const bool first = range.begin == 0 && shape_.path == CudaPath::kScreen;
+      reduce(1, first ? buffers_.hard_floor : nullptr);
+    }
+  }
+
+  void make_plan() {
+    const size_t counts = static_cast<size_t>(blocks_) * gpu::kBlockRows *
+                          static_cast<size_t>(shape_.padded_heads + 1) * sizeof(uint32_t);
+    DOSA_CUDA(cudaMemsetAsync(buffers_.active, 0, counts, stream_));
+    dense_round(refine::Sink::kSample, kAll, {0, kSampleUnits});
+    plan::PlanParams params{};
+    params.queries = queries_;
+    params.query_bytes = static_cast<int64_t>(shape_.padded_heads) * 128;
+    params.weights = weights_;
+    params.weights_stride = problem_.weights_stride;
+    params.heads = shape_.heads;
+    params.padded_heads = shape_.padded_heads;
+    params.active = buffers_.active;
+    params.screen_rows = shape_.screen_rows;
+    params.rows = buffers_.rows;
+    params.operand = buffers_.screen_operand;
+    params.coefficients = buffers_.coefficients;
+    DOSA_CUDA(plan::launch_plan_sm90(params, blocks_, stream_));
+    operand_map_ = gpu::make_row_map(
+        buffers_.screen_operand,
+        static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128, kTileColumns);
+  }
+
+  void screen_round(UnitRange range) {
+    screen::ScreenParams params{};
+    params.keys = keys_map_;
+    params.columns = operand_map_;
+    params.key_meta = buffers_.key_meta;
+    params.round = round(screen::kScreened, range);
+    params.rows = buffers_.rows;
+    params.coefficients = buffers_.coefficients;
+    params.masks = buffers_.masks;
+    params.mask_units = shape_.mask_units;
+    DOSA_CUDA(screen::launch_screen_sm90(params, shape_.screen_rows, multiprocessors_, stream_));
+    mark("lists");
+    screen::SurvivorParams survivors{};
+    survivors.round = params.round;
+    survivors.masks = buffers_.masks;
+    survivors.mask_units = shape_.mask_units;
+    survivors.num_keys = shape_.num_keys;
+    survivors.orders = buffers_.orders;
+    survivors.lists = buffers_.lists;
+    survivors.most_share = kMostSurvivors;
+    DOSA_CUDA(screen::launch_survivors_sm90(survivors, stream_));
+  }
+
+  void refine_round() {
+    refine::RefineParams params{};
+    params.queries = queries_map_;
+    params.lists = buffers_.lists;
+    params.groups = blocks_ * gpu::kBlockRows / buffers_.lists.group_rows;
+    params.k = problem_.k;
+    params.k_stride = problem_.k_stride;
+    params.k_scale = problem_.k_scale;
+    params.rows = buffers_.rows;
+    params.weights = weights_;
+    params.weights_stride = problem_.weights_stride;
+    params.heads = shape_.heads;
+    DOSA_CUDA(refine::launch_refine_sm90(params, shape_.padded_heads, multiprocessors_, stream_));
+  }
+
+  void screened_rounds() {
+    if (shape_.units <= kDenseUnits) return;
+    mark("plan");
+    make_plan();
+    for (UnitRange range = next_screened_round(kDenseUnits, shape_.units); range.begin < range.end;
+         range = next_screened_round(range.end, shape_.units)) {
+      mark("screen");
+      screen_round(range);
+      mark("refine");
+      refine_round();
+      mark("fallback");
+      dense_round(refine::Sink::kRecord, screen::kDense, range);
+      mark("reduce");
+      const bool last = range.end == shape_.units;
+      if (!last) reduce(std::max(1, shape_.topk / 8), nullptr);
+    }
+    reduce(1, nullptr);
+  }
+
+  void recover() {
+    if (shape_.units == 0) return;
+    select::RecoverParams params{};
+    params.keys = keys_map_;
+    params.queries = queries_map_;
+    params.k_scale = problem_.k_scale;
+    params.num_keys = shape_.num_keys;
+    params.rows = buffers_.rows;
+    params.weights = weights_;
+    params.weights_stride = problem_.weights_stride;
+    params.heads = shape_.heads;
+    params.topk = shape_.topk;
+    params.recovered = &buffers_.totals->recovered;
+    DOSA_CUDA(select::launch_recover_sm90(params, shape_.padded_heads, multiprocessors_, stream_));
+  }
+
+  [[nodiscard]] select::OutputForm output_form(const dosa_output& output, int64_t first) const {
+    select::OutputForm form{};
+    form.indices = output.indices + first * output.indices_stride;
+    form.indices_stride = output.indices_stride;
+    if (output.scores != nullptr) {
+      form.scores = output.scores + first * output.scores_stride;
+      form.scores_stride = output.scores_stride;
+    }
+    form.topk = shape_.topk;
+    form.relative = options_.index_form != DOSA_INDEX_ABSOLUTE;
+    form.by_score = options_.order == DOSA_ORDER_SCORE;
+    if (options_.index_form == DOSA_INDEX_OFFSET) form.offset = problem_.index_offset + first;
+    if (options_.index_form == DOSA_INDEX_SLOT) {
+      form.table = problem_.page_table + first * problem_.page_table_stride;
+      form.table_stride = problem_.page_table_stride;
+      form.page_size = problem_.page_size;
+    }
+    return form;
+  }
+
+  const dosa_problem& problem_;
+  const dosa_options& options_;
+  CudaShape shape_;
+  cudaStream_t stream_;
+  PhaseHook hook_;
+  int multiprocessors_;
+  CudaBuffers buffers_{};
+  CUtensorMap keys_map_{};
+  CUtensorMap queries_map_{};
+  CUtensorMap operand_map_{};
+  const uint8_t* queries_ = nullptr;
+  const float* weights_ = nullptr;
+  int blocks_ = 0;
+};
+
+}  // namespace
+
+void cuda_topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,
+               void* workspace, cudaStream_t stream, PhaseHook hook) {
+  const CudaShape shape = make_cuda_shape(problem, options);
+  Run run(problem, options, shape, workspace, stream, hook);
+  run.prepare_keys();
+  for (int64_t first = 0; first < shape.num_queries; first += shape.chunk_rows) {
+    const int64_t left = shape.num_queries - first;
+    run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)));
+  }
+  run.mark("end");
+}
+
+void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
+                 int64_t row_end, float* scores, int64_t scores_stride, void* workspace,
+                 cudaStream_t stream) {
+  dosa_options full = options;
+  full.mode = DOSA_MODE_FULL;
+  const CudaShape shape = make_cuda_shape(problem, full);
+  Run run(problem, full, shape, workspace, stream, {});
+  run.prepare_keys();
+  for (int64_t first = row_begin; first < row_end; first += shape.chunk_rows) {
+    const int64_t left = row_end - first;
+    run.score_chunk(first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)),
+                    scores + (first - row_begin) * scores_stride, scores_stride);
+  }
+}
+
+}  // namespace dosa::engine

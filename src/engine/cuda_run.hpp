@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of one call on the device.
+#ifndef DOSA_ENGINE_CUDA_RUN_HPP
+#define DOSA_ENGINE_CUDA_RUN_HPP
+
+#include "engine/cuda_layout.hpp"
+
+namespace dosa::engine {
+
+/// Told before each step what is enqueued next ("plan", "screen", ...; "end" last), so that a
+/// measurement can place its events.
+struct PhaseHook {
+  void (*mark)(void* user, const char* phase) = nullptr;
+  void* user = nullptr;
+};
+
+/// Enqueues the Top-K of all rows. All arguments are valid; `workspace` holds the shape's buffers.
+/// Throws: gpu::CudaError where a launch fails
+void cuda_topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,
+               void* workspace, cudaStream_t stream, PhaseHook hook = {});
+
+/// Enqueues the scores of rows [row_begin, row_end). Throws: gpu::CudaError where a launch fails
+void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
+                 int64_t row_end, float* scores, int64_t scores_stride, void* workspace,
+                 cudaStream_t stream);
+
+}  // namespace dosa::engine
+
+#endif  // DOSA_ENGINE_CUDA_RUN_HPP

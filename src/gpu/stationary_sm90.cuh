@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys streamed past 512 stationary columns: the product pipeline of screening and dense scoring.
+//
+// One CTA keeps 4 tiles of 128 columns (query heads or screening rows) in shared memory and streams
+// units of 256 keys. Two consumer warpgroups multiply 64 keys by 128 columns at a time into one of
+// two accumulator sets, and work on the finished set while the tensor cores fill the other.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "gpu/key_order.cuh"
+#include "gpu/ptx_sm90.cuh"
+
+namespace dosa::gpu {
+
+struct StationaryConfig {
+  static constexpr int kHeadBytes = 128;      // one swizzled row
+  static constexpr int kColumnTiles = 4;      // 4 x 128 columns: a key is read once per 512 columns
+  static constexpr int kTileColumns = 128;
+  static constexpr int kStages = 4;           // 4 x 32 KiB of keys in flight
+  static constexpr int kConsumers = 2;        // warpgroups; each needs two sets of 64 accumulators
+  static constexpr int kConsumerThreads = kConsumers * 128;
+  static constexpr int kThreads = kConsumerThreads + 128;
+  static constexpr int kConsumerRegisters = 240;
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kSubTiles = kUnitKeys / (64 * kConsumers);
+  static constexpr int kConsumerBarrier = 1;  // named barrier of the consumers alone
+  static constexpr int kColumnTileBytes = kTileColumns * kHeadBytes;
+  static constexpr int kUnitBytes = kUnitKeys * kHeadBytes;
+  static_assert(kSubTiles * 64 * kConsumers == kUnitKeys, "warpgroups share a unit evenly");
+  static_assert(kColumnTiles % 2 == 0, "a tile's accumulator set is its parity");
+};
+
+/// What every kernel of this shape needs.
+struct StationaryParams {
+  CUtensorMap keys;        // (N, 128) e4m3, boxes of 256 rows
+  CUtensorMap columns;     // (blocks * columns * 512, 128) e4m3, boxes of 128 rows
+  const float2* key_meta;  // (units * 256): scale and norm bound of each key
+  Round round;
+};
+
+/// The two keys whose accumulators a thread holds: rows lane/4 and lane/4 + 8 of its warp's 16.
+struct KeyPair {
+  int place;     // of the unit in the block's order
+  int unit_row;  // of the first key inside its unit; the second is 8 further
+  int key;       // id of the first key; the second is 8 further
+  float scale[2];
+  float norm[2];
+};
+
+template <class Epilogue>
+struct StationaryShared {
+  using Config = StationaryConfig;
+  alignas(1024) uint8_t columns[Config::kColumnTiles][Config::kColumnTileBytes];  // (128, D) swizzled
+  alignas(1024) uint8_t keys[Config::kStages][Config::kUnitBytes];  // (256, D, stage) swizzled
+  alignas(16) float2 meta[Config::kStages][kUnitKeys];
+  int unit[Config::kStages];
+  uint64_t keys_full[Config::kStages];
+  uint64_t keys_empty[Config::kStages];
+  uint64_t columns_full;
+  uint64_t columns_empty;
+  WorkSplit split;
+  typename Epilogue::Shared epilogue;
+};
+
+/// One elected thread: loads the columns of each segment and streams its units.
+template <class Epilogue>
+__device__ void stationary_producer(const typename Epilogue::Params& params,
+                                    StationaryShared<Epilogue>& shared, int64_t from, int64_t to) {
+  using Config = StationaryConfig;
+  uint32_t filled = 0;
+  uint32_t segments = 0;
+  while (from < to) {
+    const Segment segment = shared.split.at(params.round, from, to);
+    const KeyOrder order = params.round.orders[segment.block];
+    barrier_wait(&shared.columns_empty, (segments & 1) ^ 1);
+    barrier_arrive_expect(&shared.columns_full, Config::kColumnTiles * Config::kColumnTileBytes);
+    const int first = (segment.block * params.round.columns + segment.column) *
+                      Config::kColumnTiles * Config::kTileColumns;
+    for (int tile = 0; tile < Config::kColumnTiles; ++tile) {
+      tensor_load(shared.columns[tile], &params.columns, 0, first + tile * Config::kTileColumns,
+                  &shared.columns_full);
+    }
+    for (int i = 0; i < segment.count; ++i, ++filled) {
+      const uint32_t stage = filled % Config::kStages;
+      barrier_wait(&shared.keys_empty[stage], ((filled / Config::kStages) & 1) ^ 1);
+      const int unit = unit_at(order, segment.begin + i);
+      shared.unit[stage] = unit;
+      barrier_arrive_expect(&shared.keys_full[stage],
+                            Config::kUnitBytes + kUnitKeys * sizeof(float2));
+      tensor_load(shared.keys[stage], &params.keys, 0, unit * kUnitKeys, &shared.keys_full[stage]);
+      bulk_load(shared.meta[stage], params.key_meta + static_cast<int64_t>(unit) * kUnitKeys,
+                kUnitKeys * sizeof(float2), &shared.keys_full[stage]);
+    }
+    from += segment.count;
+    ++segments;
+  }
+}
+
+/// One warpgroup's products of 64 keys and 128 columns: four k-steps of 32 into `accumulators`.
+__device__ __forceinline__ void issue_products(float (&accumulators)[64], uint64_t keys,
+                                               uint64_t columns) {
+  constexpr int kSteps = StationaryConfig::kHeadBytes / 32;
+  pin_registers(accumulators);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    wgmma_m64n128k32(accumulators, keys + step * 2, columns + step * 2, step != 0);
+  }
+  wgmma_commit();
+}
+
+template <class Epilogue>
+__device__ KeyPair read_key_pair(const StationaryShared<Epilogue>& shared, uint32_t stage,
+                                 int place, int unit_row) {
+  KeyPair keys;
+  keys.place = place;
+  keys.unit_row = unit_row;
+  keys.key = shared.unit[stage] * kUnitKeys + unit_row;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float2 meta = shared.meta[stage][unit_row + 8 * half];
+    keys.scale[half] = meta.x;
+    keys.norm[half] = meta.y;
+  }
+  return keys;
+}
+
+/// A consumer warpgroup: products of tile t run while the epilogue finishes tile t - 1. Nothing is
+/// in flight when a loop turns (ptxas would serialise the products); the other warpgroup's products
+/// fill that gap.
+template <class Epilogue>
+__device__ void stationary_consumer(const typename Epilogue::Params& params,
+                                    StationaryShared<Epilogue>& shared, int64_t from, int64_t to) {
+  using Config = StationaryConfig;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = __shfl_sync(0xffffffffu, thread / 128, 0);
+  const int lane_row = (thread % 128) / 32 * 16 + (thread & 31) / 4;
+  float sets[2][64];
+  uint32_t used = 0;
+  uint32_t segments = 0;
+  Epilogue epilogue;
+  uint64_t columns[Config::kColumnTiles];
+#pragma unroll
+  for (int tile = 0; tile < Config::kColumnTiles; ++tile) {
+    columns[tile] = matrix_descriptor(shared.columns[tile]);
+  }
+  while (from < to) {
+    const Segment segment = shared.split.at(params.round, from, to);
+    named_barrier_sync(Config::kConsumerBarrier, Config::kConsumerThreads);
+    epilogue.load_rows(params, shared.epilogue, segment, thread);
+    named_barrier_sync(Config::kConsumerBarrier, Config::kConsumerThreads);
+    barrier_wait(&shared.columns_full, segments & 1);
+    for (int i = 0; i < segment.count; ++i, ++used) {
+      const uint32_t stage = used % Config::kStages;
+      barrier_wait(&shared.keys_full[stage], (used / Config::kStages) & 1);
+#pragma unroll 1
+      for (int sub = 0; sub < Config::kSubTiles; ++sub) {
+        const int first_row = (sub * Config::kConsumers + group) * 64;
+        const uint64_t keys =
+            matrix_descriptor(shared.keys[stage] + first_row * Config::kHeadBytes);
+        issue_products(sets[0], keys, columns[0]);
+        issue_products(sets[1], keys, columns[1]);
+        const KeyPair pair =
+            read_key_pair<Epilogue>(shared, stage, segment.begin + i, first_row + lane_row);
+        wgmma_wait<1>();
+        pin_registers(sets[0]);
+        epilogue.template tile<0>(params, shared.epilogue, sets[0], pair);
+        issue_products(sets[0], keys, columns[2]);
+        wgmma_wait<1>();
+        pin_registers(sets[1]);
+        epilogue.template tile<1>(params, shared.epilogue, sets[1], pair);
+        issue_products(sets[1], keys, columns[3]);
+        wgmma_wait<1>();
+        pin_registers(sets[0]);
+        epilogue.template tile<2>(params, shared.epilogue, sets[0], pair);
+        wgmma_wait<0>();
+        pin_registers(sets[1]);
+        if (sub == Config::kSubTiles - 1) barrier_arrive(&shared.keys_empty[stage]);
+        epilogue.template tile<3>(params, shared.epilogue, sets[1], pair);
+        epilogue.finish(params, shared.epilogue, segment, pair);
+      }
+    }
+    barrier_arrive(&shared.columns_empty);
+    epilogue.end_segment(params, shared.epilogue, segment);
+    from += segment.count;
+    ++segments;
+  }
+}
+
+template <class Epilogue>
+__global__ void __launch_bounds__(StationaryConfig::kThreads, 1)
+    stationary_sm90_e4m3_kernel(const __grid_constant__ typename Epilogue::Params params) {
+  using Config = StationaryConfig;
+  extern __shared__ __align__(1024) uint8_t shared_bytes[];
+  auto& shared = *reinterpret_cast<StationaryShared<Epilogue>*>(shared_bytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    for (int stage = 0; stage < Config::kStages; ++stage) {
+      barrier_init(&shared.keys_full[stage], 1);
+      barrier_init(&shared.keys_empty[stage], Config::kConsumerThreads);
+    }
+    barrier_init(&shared.columns_full, 1);
+    barrier_init(&shared.columns_empty, Config::kConsumerThreads);
+    fence_barrier_init();
+  }
+  if (thread / 32 == 1) shared.split.prepare(params.round);
+  __syncthreads();
+  const int64_t total = shared.split.total(params.round);
+  const int64_t from = total * blockIdx.x / gridDim.x;
+  const int64_t to = total * (blockIdx.x + 1) / gridDim.x;
+  if (thread >= Config::kConsumerThreads) {
+    registers_shrink<Config::kProducerRegisters>();
+    if (thread == Config::kConsumerThreads) {
+      prefetch_map(&params.keys);
+      prefetch_map(&params.columns);
+      stationary_producer<Epilogue>(params, shared, from, to);
+    }
+  } else {
+    registers_grow<Config::kConsumerRegisters>();
+    stationary_consumer<Epilogue>(params, shared, from, to);
+  }
+}
+
+/// Launches a kernel of this shape with one CTA per multiprocessor.
+template <class Epilogue>
+cudaError_t launch_stationary_sm90(const typename Epilogue::Params& params, int multiprocessors,
+                                   cudaStream_t stream) {
+  constexpr int kBytes = sizeof(StationaryShared<Epilogue>);
+  constexpr int kMostBytes = 232448;  // 227 KiB, what one block may use on sm_90
+  static_assert(kBytes <= kMostBytes, "the stages and the epilogue fit one multiprocessor");
+  const auto kernel = stationary_sm90_e4m3_kernel<Epilogue>;
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  if (status != cudaSuccess) return status;
+  kernel<<<multiprocessors, StationaryConfig::kThreads, kBytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace dosa::gpu
