@@ -271,18 +271,22 @@ void set_factors(Problem& p, const Recipe& recipe, Random& random) {
 }  // namespace
 
 std::uint8_t encode_e4m3(double x) {
-  const double target = std::min(std::ldexp(std::abs(x), kUnitBits), 448.0 * 512.0);
-  int best = 0;
-  double best_error = target;
-  for (int code = 1; code < 0x7f; ++code) {
-    const double error = std::abs(decode_e4m3(static_cast<std::uint8_t>(code)).units - target);
-    if (error < best_error || (error == best_error && code % 2 == 0)) {
-      best = code;
-      best_error = error;
+  static const std::vector<std::int32_t> kMagnitudes = [] {
+    std::vector<std::int32_t> units;  // of codes 0 .. 0x7e, ascending
+    for (int code = 0; code < 0x7f; ++code) {
+      units.push_back(decode_e4m3(static_cast<std::uint8_t>(code)).units);
     }
-    if (error > best_error) break;  // codes ascend
+    return units;
+  }();
+  const double target = std::min(std::ldexp(std::abs(x), kUnitBits), 448.0 * 512.0);
+  const auto above = std::lower_bound(kMagnitudes.begin(), kMagnitudes.end(), target);
+  auto code = above - kMagnitudes.begin();
+  if (code > 0) {
+    const double up = *above - target;
+    const double down = target - kMagnitudes[static_cast<std::size_t>(code - 1)];
+    if (down < up || (down == up && code % 2 == 1)) --code;
   }
-  return static_cast<std::uint8_t>(best | (std::signbit(x) ? 0x80 : 0));
+  return static_cast<std::uint8_t>(code | (std::signbit(x) ? 0x80 : 0));
 }
 
 Problem make_problem(const Recipe& recipe) {

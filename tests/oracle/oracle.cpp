@@ -184,7 +184,7 @@ Row select(const Problem& problem, const Request& request, std::int64_t row,
   const std::int64_t begin = window(problem, row).begin;
   for (std::size_t j = 0; j < best.size(); ++j) {
     answer.ids[j] = mapped(request, row, best[j], begin);
-    answer.scores[j] = scores[static_cast<std::size_t>(best[j])];
+    answer.scores[j] = rank[static_cast<std::size_t>(best[j])] + 0.0F;  // -0 is reported as +0
   }
   return answer;
 }

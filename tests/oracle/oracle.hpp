@@ -59,7 +59,8 @@ struct Window {
   [[nodiscard]] std::int64_t length() const { return end - begin; }
 };
 
-/// What one row returns: K ids and K scores, -1 and NaN behind the last.
+/// What one row returns: K ids and K scores, -1 and NaN behind the last. Forced keys report +Inf,
+/// and a score of -0 is reported as +0.
 struct Row {
   std::vector<std::int32_t> ids;
   std::vector<float> scores;

@@ -41,6 +41,11 @@ struct Variant {
   int page_size = 1;
 };
 
+inline std::ostream& operator<<(std::ostream& out, const Variant& v) {
+  return out << "Variant{mode=" << v.mode << " threshold=" << v.threshold << " heads=" << v.heads
+             << " threads=" << v.threads << " aggregate=" << v.aggregate << "}";
+}
+
 struct Trial {
   Recipe recipe;
   Variant variant;
@@ -57,6 +62,7 @@ inline dosa_options options_of(const Trial& trial, const Request& request) {
   o.projection = 1 - v.no_projection;
   o.allowance = v.allowance;
   o.allowance_groups = 2 << v.groups;
+  while (16 * trial.recipe.sixteenths % (8 * o.allowance_groups) != 0) o.allowance_groups /= 2;
   o.aggregate = v.aggregate;
   o.statistics = v.statistics;
   return o;

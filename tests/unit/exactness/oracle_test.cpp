@@ -222,6 +222,7 @@ TEST(OracleSelect, FormsOrdersAndForcedKeys) {
   request.forced_first = 1;
   request.forced_last = 1;
   EXPECT_EQ(top_k(p, request)[0].ids, (std::vector<std::int32_t>{1, 3, 6}));
+  EXPECT_EQ(top_k(p, request)[0].scores, (std::vector<float>{kInf, 7, kInf}));
   request.forced_first = 4;
   EXPECT_EQ(top_k(p, request)[0].ids, (std::vector<std::int32_t>{1, 2, 3}));
 }
