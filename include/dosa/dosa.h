@@ -196,7 +196,8 @@ typedef struct dosa_output {
   size_t struct_size;     /* sizeof(dosa_output) */
   int32_t* indices;       /* [Q, K], every element is written */
   int64_t indices_stride; /* elements between rows, >= K */
-  float* scores;          /* [Q, K] in the order of indices, NaN behind the last; may be null */
+  float* scores;          /* [Q, K] in the order of indices, NaN behind the last; may be null.
+                             -0 is returned as +0, forced keys as +Inf */
   int64_t scores_stride;  /* elements between rows, >= K */
   dosa_row_stats* rows;   /* [Q]; may be null */
   dosa_stats* stats;      /* may be null */

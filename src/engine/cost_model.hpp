@@ -11,10 +11,10 @@ namespace dosa::engine {
 /// Core cycles, measured by bench/calibrate on AVX-512 VNNI (docs/measurements.md). Other
 /// instruction sets scale both sides alike.
 struct CostModel {
-  double score_fixed = 20.0;       // per fully scored key
-  double score_per_pair = 0.55;    // per 16 heads and pair of coordinates
+  double score_fixed = 45.0;       // per fully scored key
+  double score_per_pair = 0.65;    // per 16 heads and pair of coordinates
   double screen_fixed = 3.0;       // per screened key
-  double screen_per_pair = 0.035;  // per screening row and pair of coordinates
+  double screen_per_pair = 0.043;  // per screening row and pair of coordinates
 
   [[nodiscard]] Estimate score(int heads, int head_dim) const {
     const int vectors = plan::padded_heads(heads) / plan::kHeadLanes;

@@ -74,9 +74,10 @@ void place_screen_buffers(const CudaShape& shape, int blocks, Carver& carver,
   const int group_rows = 128 / shape.padded_heads;
   const int64_t groups = rows / group_rows;
   buffers.lists.counts = carver.take<int>(groups);
-  buffers.lists.keys = carver.take<int>(groups * shape.list_capacity);
+  buffers.lists.cursors = carver.take<int>(groups);
   buffers.lists.tile_first = carver.take<int>(groups + 1);
-  buffers.lists.capacity = shape.list_capacity;
+  buffers.lists.keys =
+      carver.take<int>(screen::pool_keys(groups, shape.mask_units * gpu::kUnitKeys));
   buffers.lists.group_rows = group_rows;
   buffers.lists.total = &buffers.totals->refined;
 }
@@ -95,8 +96,7 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.record_capacity = std::max(kLeastRecords, round_up(4 * problem.topk, 1024));
   shape.screen_rows = pick_screen_rows(options.heads);
   shape.mask_units = std::min(kMostScreenedUnits, std::max(shape.units, 1));
-  shape.list_capacity =
-      std::min(shape.padded_heads == 128 ? 8192 : 16384, shape.mask_units * gpu::kUnitKeys);
+  shape.dense_units = dense_units(problem.topk);
   shape.pack_queries = shape.heads != shape.padded_heads ||
                        problem.q_stride != static_cast<int64_t>(problem.num_heads) * 128;
   shape.score_stride = round_up(problem.num_keys, 4);

@@ -35,7 +35,7 @@ struct CudaShape {
   int record_capacity;
   int screen_rows;       // R'
   int mask_units;        // units of the largest screened round
-  int list_capacity;     // surviving keys per group and round
+  int dense_units;       // scored with every head before the first screened round
   bool pack_queries;     // heads or strides differ from what the kernels read
   int64_t score_stride;  // kBase: floats between rows
 };

@@ -17,7 +17,6 @@
 namespace dosa::engine {
 namespace {
 
-constexpr int kAll = 2;  // work kind of the rounds that every block takes part in
 constexpr int kTileColumns = 128;
 
 int count_multiprocessors() {
@@ -62,7 +61,7 @@ class Run {
     const select::OutputForm form = output_form(output, first);
     if (shape_.path == CudaPath::kBase) {
       mark("dense");
-      dense_round(refine::Sink::kStore, kAll, {0, shape_.units});
+      dense_round(refine::Sink::kStore, gpu::Kind::kEvery, {0, shape_.units});
       mark("select");
       DOSA_CUDA(select::launch_select_scores_sm90(buffers_.rows, buffers_.scores,
                                                   shape_.score_stride, form, stream_));
@@ -71,7 +70,7 @@ class Run {
     if (shape_.path == CudaPath::kFull) {
       dense_rounds(shape_.units);
     } else {
-      dense_rounds(std::min(shape_.units, kDenseUnits));
+      dense_rounds(std::min(shape_.units, shape_.dense_units));
       screened_rounds();
     }
     mark("recover");
@@ -84,7 +83,7 @@ class Run {
     begin_chunk(first, rows, true);
     buffers_.scores = scores;
     shape_.score_stride = stride;
-    dense_round(refine::Sink::kStore, kAll, {0, shape_.units});
+    dense_round(refine::Sink::kStore, gpu::Kind::kEvery, {0, shape_.units});
   }
 
  private:
@@ -109,15 +108,15 @@ class Run {
     setup.num_keys = shape_.num_keys;
     setup.blocks = blocks_;
     setup.in_order = in_order;
-    setup.active = 1 << kAll | 1 << screen::kScreened;
+    setup.split_from = 0;
     DOSA_CUDA(plan::launch_row_setup_sm90(setup, buffers_.rows, buffers_.orders, stream_));
   }
 
-  [[nodiscard]] gpu::Round round(int kind, UnitRange range) const {
+  [[nodiscard]] gpu::Round round(gpu::Kind kind, UnitRange range) const {
     return {buffers_.orders, blocks_, 0, range.begin, range.end, kind};
   }
 
-  void dense_round(refine::Sink sink, int kind, UnitRange range) {
+  void dense_round(refine::Sink sink, gpu::Kind kind, UnitRange range) {
     if (shape_.units == 0) return;
     refine::DenseParams params{};
     params.keys = keys_map_;
@@ -146,7 +145,7 @@ class Run {
     for (UnitRange range = next_dense_round(0, most); range.begin < range.end;
          range = next_dense_round(range.end, most)) {
       mark("dense");
-      dense_round(refine::Sink::kRecord, kAll, range);
+      dense_round(refine::Sink::kRecord, gpu::Kind::kEvery, range);
       mark("reduce");
       const bool first = range.begin == 0 && shape_.path == CudaPath::kScreen;
       reduce(1, first ? buffers_.hard_floor : nullptr);
@@ -157,7 +156,7 @@ class Run {
     const size_t counts = static_cast<size_t>(blocks_) * gpu::kBlockRows *
                           static_cast<size_t>(shape_.padded_heads + 1) * sizeof(uint32_t);
     DOSA_CUDA(cudaMemsetAsync(buffers_.active, 0, counts, stream_));
-    dense_round(refine::Sink::kSample, kAll, {0, kSampleUnits});
+    dense_round(refine::Sink::kSample, gpu::Kind::kEvery, {0, kSampleUnits});
     plan::PlanParams params{};
     params.queries = queries_;
     params.query_bytes = static_cast<int64_t>(shape_.padded_heads) * 128;
@@ -181,7 +180,7 @@ class Run {
     params.keys = keys_map_;
     params.columns = operand_map_;
     params.key_meta = buffers_.key_meta;
-    params.round = round(screen::kScreened, range);
+    params.round = round(gpu::Kind::kLate, range);
     params.rows = buffers_.rows;
     params.coefficients = buffers_.coefficients;
     params.masks = buffers_.masks;
@@ -195,7 +194,7 @@ class Run {
     survivors.num_keys = shape_.num_keys;
     survivors.orders = buffers_.orders;
     survivors.lists = buffers_.lists;
-    survivors.most_share = kMostSurvivors;
+    survivors.retry_from = probe_place(range.end);
     DOSA_CUDA(screen::launch_survivors_sm90(survivors, stream_));
   }
 
@@ -215,17 +214,17 @@ class Run {
   }
 
   void screened_rounds() {
-    if (shape_.units <= kDenseUnits) return;
+    if (shape_.units <= shape_.dense_units) return;
     mark("plan");
     make_plan();
-    for (UnitRange range = next_screened_round(kDenseUnits, shape_.units); range.begin < range.end;
+    for (UnitRange range = next_screened_round(shape_.dense_units, shape_.units); range.begin < range.end;
          range = next_screened_round(range.end, shape_.units)) {
       mark("screen");
       screen_round(range);
       mark("refine");
       refine_round();
       mark("fallback");
-      dense_round(refine::Sink::kRecord, screen::kDense, range);
+      dense_round(refine::Sink::kRecord, gpu::Kind::kEarly, range);
       mark("reduce");
       const bool last = range.end == shape_.units;
       if (!last) reduce(std::max(1, shape_.topk / 8), nullptr);

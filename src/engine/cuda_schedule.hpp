@@ -9,10 +9,17 @@ namespace dosa::engine {
 
 constexpr int kFirstUnits = 32;          // 8K spread keys: every score becomes a record
 constexpr int kSampleUnits = 4;          // of them, 1,024 keys measure how often heads are active
-constexpr int kDenseUnits = 128;         // 32K keys before screening: below, most keys survive
 constexpr int kMostScreenedUnits = 256;  // 64K keys between two raises of the threshold
+constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
+constexpr int kDenseKeysPerTopk = 16;    // K / 16 K = 6% of the keys pass when screening begins
 constexpr int kLeastScreenedKeys = 96 * 1024;  // shorter contexts are scored densely
-constexpr float kMostSurvivors = 0.3f;   // a group's share of survivors above which dense is faster
+
+/// Units scored with every head before screening: a power of two, so that probes meet it.
+inline int dense_units(int topk) {
+  int units = kFirstUnits;
+  while (units * 256 < kDenseKeysPerTopk * topk) units *= 2;
+  return units;
+}
 
 struct UnitRange {
   int begin;
@@ -26,9 +33,21 @@ inline UnitRange next_dense_round(int done, int most) {
   return {done, std::min(done + length, most)};
 }
 
-/// The round behind `done` units when keys are screened.
+/// The least power of two that is at least `units`: where dense blocks are probed again.
+inline int probe_place(int units) {
+  int place = kFirstUnits;
+  while (place < units) place *= 2;
+  return place;
+}
+
+/// The round behind `done` units when keys are screened: a short probe wherever the context has
+/// doubled, else up to the next probe or 64K keys.
 inline UnitRange next_screened_round(int done, int most) {
-  return {done, std::min(done + std::min(done, kMostScreenedUnits), most)};
+  const int place = probe_place(done);
+  if (place == done) return {done, std::min(done + kProbeUnits, most)};
+  const int end =
+      std::min({done / kMostScreenedUnits * kMostScreenedUnits + kMostScreenedUnits, place, most});
+  return {done, end};
 }
 
 }  // namespace dosa::engine

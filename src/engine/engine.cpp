@@ -20,9 +20,8 @@
 namespace dosa::engine {
 namespace {
 
-// At least this many groups, so that a few rows still spread over threads; independent of the
-// thread count, so that the statistics are too.
-constexpr std::int64_t kLeastGroups = 8;
+// Groups per thread, where there are rows enough, so that threads finish together.
+constexpr std::int64_t kGroupsPerThread = 2;
 
 int default_threads() {
 #ifdef _OPENMP
@@ -100,9 +99,9 @@ class Progress {
 
 Layout layout(const dosa_problem& problem, const dosa_options& options) {
   const std::int64_t rows = std::max<std::int64_t>(1, problem.num_queries);
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>((rows + kLeastGroups - 1) / kLeastGroups, 1, kGroupRows);
   const int most_threads = options.threads > 0 ? options.threads : default_threads();
+  const std::int64_t groups = kGroupsPerThread * most_threads;
+  const std::int64_t wanted = std::clamp<std::int64_t>((rows + groups - 1) / groups, 1, kGroupRows);
   Layout best;
   // Full groups on fewer threads lose to small groups on all of them, and nothing else does: a tile
   // is prepared once per group.

@@ -84,6 +84,7 @@ void RowGroup::score_seeds(RowState** rows, int count) {
         if (!contains(state.ranked, list.id(n))) continue;
         state.records.offer(scores_[n], list.id(n));
         ++state.stats.fully_scored;
+        if (options_.statistics != DOSA_STATISTICS_SEEDS) continue;
         ++state.seed_statistics.samples;
         for (int h = 0; h < problem_.num_heads; ++h) {
           state.seed_statistics.active[static_cast<std::size_t>(h)] +=
@@ -132,8 +133,8 @@ plan::ActivationStatistics RowGroup::sample_statistics(const RowState& state) co
   return statistics;
 }
 
-/// Makes the certificate; false where the row may not be screened.
-bool RowGroup::certify(RowState& state, int retained,
+/// Makes the certificate and its operand.
+void RowGroup::certify(RowState& state, int retained,
                        const plan::ActivationStatistics& statistics) {
   plan::CertificateOptions options;
   options.retained = retained;
@@ -149,26 +150,41 @@ bool RowGroup::certify(RowState& state, int retained,
                              problem_.head_dim, statistics, options);
   state.envelope =
       plan::build_operand(state.certificate, state.query_rows, state.query.weights, state.operand);
-  return state.envelope.strength <= plan::kRowStrengthLimit;
 }
 
-/// Predicted cost per key of screening with the current certificate, from the sample: the threshold
-/// after a share f of the keys is about the score exceeded by K / (f * visible) of them.
-Estimate RowGroup::predicted_cost(const RowState& state) {
+/// Every head of every key, or exact scores where the row may not be screened.
+void RowGroup::plan_all_heads(RowState& state) {
+  if (state.certifiable) {
+    plan::CertificateOptions options;
+    options.retained = problem_.num_heads;
+    const plan::Certificate certificate =
+        plan::make_certificate(state.query_rows, state.query.weights, problem_.num_heads,
+                               problem_.head_dim, plan::ActivationStatistics{}, options);
+    const plan::Envelope envelope =
+        plan::build_operand(certificate, state.query_rows, state.query.weights, state.all_heads);
+    state.certifiable = envelope.strength <= plan::kRowStrengthLimit;
+  }
+  state.path = state.certifiable ? RowPath::kAllHeads : RowPath::kScoreAll;
+  state.stats.fallback = state.certifiable ? 0 : 1;
+}
+
+/// Predicted cost per key of screening with `operand`, from the sample: the threshold after a share
+/// f of the keys is about the score exceeded by K / (f * visible) of them.
+Estimate RowGroup::predicted_cost(const RowState& state, const plan::ScreenOperand& operand) {
   constexpr int kSteps = 8;
   float ranked[kSampleKeys];
   float bounds[kSampleKeys];
   int count = 0;
   for (int begin = 0; begin < num_sample_; begin += plan::kTileKeys) {
     const plan::KeyTile& tile = sample_[begin / plan::kTileKeys];
-    screen::screen_tile(state.operand, tile, LowerBound(0.0F), bounds_);
+    screen::screen_tile(operand, tile, LowerBound(0.0F), bounds_);
     for (int n = 0; n < tile.count; ++n) {
       if (std::isnan(sample_scores_[begin + n])) continue;
       ranked[count] = sample_scores_[begin + n];
       bounds[count++] = screen::certified_bound(bounds_[n]).value;
     }
   }
-  const double screen = cost_.screen(state.operand.rows, problem_.head_dim).value;
+  const double screen = cost_.screen(operand.rows, problem_.head_dim).value;
   const double score = cost_.score(problem_.num_heads, problem_.head_dim).value;
   if (count < kMinSample) return Estimate(screen + score);
   std::sort(ranked, ranked + count, std::greater<>());
@@ -190,14 +206,15 @@ Estimate RowGroup::predicted_cost(const RowState& state) {
   return Estimate(screen + survival / kSteps * score);
 }
 
-/// Tries the tile widths on the sample and leaves the cheapest certificate, or scores every key.
+/// Tries the tile widths on the sample and leaves the cheapest certificate, or passes every key
+/// with all heads.
 void RowGroup::choose_retained(RowState& state, const plan::ActivationStatistics& statistics) {
-  double best = kWorthwhile * cost_.score(problem_.num_heads, problem_.head_dim).value;
+  double best = kWorthwhile * predicted_cost(state, state.all_heads).value;
   int retained = 0;
   for (const int width : kWidths) {
     if (width - 1 >= problem_.num_heads) break;
-    if (!certify(state, width - 1, statistics)) return;
-    const double cost = predicted_cost(state).value;
+    certify(state, width - 1, statistics);
+    const double cost = predicted_cost(state, state.operand).value;
     if (cost >= best) continue;
     best = cost;
     retained = width - 1;
@@ -211,27 +228,21 @@ void RowGroup::choose_retained(RowState& state, const plan::ActivationStatistics
 /// group where r is free.
 void RowGroup::plan_row(RowState& state, const RowState* pilot) {
   state.stats.first_threshold = state.fixed_threshold = state.records.threshold();
-  if (!state.certifiable) {
-    state.stats.fallback = 1;
-    return;
-  }
-  const plan::ActivationStatistics statistics = sample_statistics(state);
-  const bool free_choice = options_.heads == 0;
-  if (free_choice && pilot == nullptr) {
-    choose_retained(state, statistics);
-    if (state.path == RowPath::kScreen || options_.mode == DOSA_MODE_AUTO) return;
-  }
-  // A pilot that scores every key decides for its group, where nobody asked for screening.
+  plan_all_heads(state);
+  if (!state.certifiable) return;
+  const bool automatic = options_.mode == DOSA_MODE_AUTO && options_.heads == 0 && !inspecting_;
   const bool follow = pilot != nullptr && pilot->certifiable;
-  if (follow && options_.mode == DOSA_MODE_AUTO && pilot->path == RowPath::kScoreAll) return;
+  if (follow && automatic && pilot->path == RowPath::kAllHeads) return;
+  const plan::ActivationStatistics statistics = sample_statistics(state);
   int retained = options_.heads;
-  if (free_choice) retained = follow ? pilot->retained : problem_.num_heads / 2;
-  if (certify(state, std::clamp(retained, 1, problem_.num_heads), statistics)) {
-    state.path = RowPath::kScreen;
-  } else {
-    state.certifiable = false;
-    state.stats.fallback = 1;
+  if (options_.heads == 0 && follow) retained = pilot->retained;
+  if (retained == 0) {
+    choose_retained(state, statistics);
+    if (state.path == RowPath::kScreen || automatic) return;
+    retained = (problem_.num_heads + 1) / 2;  // asked to screen although it does not pay
   }
+  certify(state, std::clamp(retained, 1, problem_.num_heads), statistics);
+  state.path = RowPath::kScreen;
 }
 
 }  // namespace dosa::engine

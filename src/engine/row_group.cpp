@@ -16,12 +16,14 @@ std::int64_t clamp_id(std::int64_t id, std::int64_t num_keys) {
   return std::clamp<std::int64_t>(id, 0, num_keys);
 }
 
+/// Modes in which rows have operands; `base` scores every key exactly.
+bool certifies(const dosa_options& options) { return options.mode != DOSA_MODE_BASE; }
+/// Modes that may leave heads out, and therefore look at a sample first.
 bool screens(const dosa_options& options) {
-  return options.mode == DOSA_MODE_AUTO || options.mode == DOSA_MODE_SCREEN ||
-         options.mode == DOSA_MODE_DOSA;
+  return certifies(options) && options.mode != DOSA_MODE_FULL;
 }
 
-/// Below this many keys the sample alone would be most of the work: every key is scored.
+/// Below this many keys the sample alone would be most of what screening could save.
 constexpr std::int64_t kLeastScreened = 4096;
 
 /// Smallest window that holds all rows' ranked keys.
@@ -62,19 +64,22 @@ void RowGroup::place(Arena& arena, const dosa_problem& problem, const dosa_optio
   for (int n = 0; n < group_rows; ++n) {
     RowState& state = states_ == nullptr ? counted : *new (states_ + n) RowState();
     state.query.place(arena, problem.num_heads, problem.head_dim);
-    if (screens(options)) {
+    if (certifies(options)) {
       state.query_rows.place(arena, problem.num_heads, problem.head_dim);
+      state.all_heads.place(arena, problem.num_heads, problem.head_dim);
+    }
+    if (screens(options)) {
       state.operand.place(arena, problem.num_heads + plan::kMaxAuxiliary, problem.head_dim);
     }
     state.records.place(arena, problem.topk, plan::kTileKeys);
   }
-  if (!screens(options)) {  // nothing is planned: one scratch serves all rows
+  if (!certifies(options)) {  // nothing is planned: one scratch serves all rows
     counted.query_rows.place(arena, problem.num_heads, problem.head_dim);
     for (int n = 0; n < group_rows && states_ != nullptr; ++n) {
       states_[n].query_rows = counted.query_rows;
     }
   }
-  tile_.place(arena, plan::kTileKeys, problem.head_dim, lanes, groups, screens(options));
+  tile_.place(arena, plan::kTileKeys, problem.head_dim, lanes, groups, certifies(options));
   scratch_ = arena.take<Record>(topk);
   scores_ = arena.take<float>(plan::kTileKeys);
   bounds_ = arena.take<float>(plan::kTileKeys);
@@ -150,6 +155,7 @@ Sums RowGroup::run(std::int64_t begin, std::int64_t end, const dosa_output& outp
   if (screens(options_) && worth) {
     answer_screened(ranked, count);
   } else {
+    for (int n = 0; n < count && certifies(options_); ++n) plan_all_heads(*ranked[n]);
     scan_rows(ranked, count);
   }
   for (int n = 0; n < count; ++n) finish_row(*ranked[n], output);
@@ -302,7 +308,8 @@ void RowGroup::finish_short_row(RowState& state, const dosa_output& output) {
 const RowState& RowGroup::inspect(std::int64_t row) {
   RowState& state = states_[0];
   start_row(row, state);
-  num_known_ = 0;
+  num_known_ = num_sample_ = 0;
+  inspecting_ = true;
   if (!state.ranked.empty()) prepare_sample(state.ranked);
   score_sample(state);
   plan_row(state, nullptr);

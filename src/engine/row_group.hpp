@@ -51,8 +51,10 @@ class RowGroup {
   // scan.cpp: one row, one tile
   void visit_tile(RowState& state, const screen::Survivors& mask);
   void score_all(RowState& state, const screen::Survivors& mask);
-  void screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold);
+  void screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold,
+                         const plan::ScreenOperand& operand);
   void audit_rejections(const RowState& state, const screen::Survivors& rejected);
+  void count_screened(RowState& state, int screened, int survivors, float threshold);
   void review_path(RowState& state);
 
   // prepare.cpp: sample, seeds, certificate
@@ -62,16 +64,18 @@ class RowGroup {
   void take_seeds(const RowState& pilot);
   void plan_row(RowState& state, const RowState* pilot);
   [[nodiscard]] plan::ActivationStatistics sample_statistics(const RowState& state) const;
-  bool certify(RowState& state, int retained, const plan::ActivationStatistics& statistics);
+  void certify(RowState& state, int retained, const plan::ActivationStatistics& statistics);
+  void plan_all_heads(RowState& state);
   void choose_retained(RowState& state, const plan::ActivationStatistics& statistics);
-  Estimate predicted_cost(const RowState& state);
+  Estimate predicted_cost(const RowState& state, const plan::ScreenOperand& operand);
 
   dosa_problem problem_{};
   dosa_options options_{};
   plan::KeySource keys_{};
   CostModel cost_;
   Audit* audit_ = nullptr;
-  Sums sums_;  // of the group being answered
+  bool inspecting_ = false;  // a certificate is wanted even where `auto` would not use one
+  Sums sums_;                // of the group being answered
 
   RowState* states_ = nullptr;  // (group_rows)
   plan::KeyTile tile_;          // being scanned

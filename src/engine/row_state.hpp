@@ -16,8 +16,12 @@
 
 namespace dosa::engine {
 
-/// How a row's keys are treated at the moment.
-enum class RowPath { kScoreAll, kScreen };
+/// How a row's keys are treated.
+enum class RowPath {
+  kScoreAll,  // every key gets its exact score: rows without a certificate, mode `base`
+  kAllHeads,  // every head of every key in the arithmetic of screening; exact where it may matter
+  kScreen     // a few heads and a bound for the others, then all heads for the survivors
+};
 
 struct RowState {
   std::int64_t row = 0;
@@ -29,7 +33,8 @@ struct RowState {
   plan::ActivationStatistics statistics;  // behind the certificate
   plan::ActivationStatistics seed_statistics;
   plan::Envelope envelope;
-  plan::ScreenOperand operand;
+  plan::ScreenOperand operand;    // of kScreen
+  plan::ScreenOperand all_heads;  // of kAllHeads: nothing omitted, so that U - s is rounding alone
   select::RecordBuffer records;
   RowPath path = RowPath::kScoreAll;
   bool certifiable = false;      // finite query and weights, strength within N10
@@ -42,7 +47,9 @@ struct RowState {
   // Since the last look at whether screening pays
   std::int64_t recent_screened = 0;
   std::int64_t recent_survivors = 0;
-  std::int64_t resume_after = 0;  // keys still to score before screening is tried again
+  std::int64_t recent_records = 0;
+  std::int64_t resume_after =
+      0;  // keys still to pass with all heads before screening is tried again
 };
 
 }  // namespace dosa::engine

@@ -40,11 +40,13 @@ void RowGroup::visit_tile(RowState& state, const screen::Survivors& mask) {
   const float threshold = options_.threshold == DOSA_THRESHOLD_FIXED ? state.fixed_threshold
                                                                      : state.records.threshold();
   const bool rejects_nothing = threshold == -std::numeric_limits<float>::infinity();
-  if (state.path == RowPath::kScoreAll || rejects_nothing || state.resume_after > 0) {
-    state.resume_after -= keys;
+  if (state.path == RowPath::kScoreAll || rejects_nothing) {
     score_all(state, mask);
+  } else if (state.path == RowPath::kAllHeads || state.resume_after > 0) {
+    state.resume_after -= keys;
+    screen_and_refine(state, mask, threshold, state.all_heads);
   } else {
-    screen_and_refine(state, mask, threshold);
+    screen_and_refine(state, mask, threshold, state.operand);
   }
 }
 
@@ -57,9 +59,10 @@ void RowGroup::score_all(RowState& state, const screen::Survivors& mask) {
   state.records.reserve();
 }
 
-void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold) {
+void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold,
+                                 const plan::ScreenOperand& operand) {
   screen::Survivors survivors =
-      screen::screen_tile(state.operand, tile_, screen::guarded_threshold(threshold), bounds_);
+      screen::screen_tile(operand, tile_, screen::guarded_threshold(threshold), bounds_);
   if (audit_ != nullptr) {
     screen::Survivors rejected{};
     for (std::size_t w = 0; w < mask.size(); ++w) rejected[w] = mask[w] & ~survivors[w];
@@ -68,6 +71,7 @@ void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask,
   for (std::size_t w = 0; w < mask.size(); ++w) survivors[w] &= mask[w];
   const int screened = count_bits(mask);
   const int count = list_bits(survivors, pick_);
+  const std::int64_t offered = state.records.offered();
   refine::score_keys(state.query, tile_, pick_, count, scores_, nullptr);
   const bool keep_all = options_.mode == DOSA_MODE_SCREEN;
   for (int n = 0; n < count; ++n) {
@@ -77,31 +81,44 @@ void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask,
     } else {
       state.records.offer(record);
     }
+  }
+  if (&operand == &state.operand) {
+    count_screened(state, screened, count, threshold);
+    state.recent_records += state.records.offered() - offered;
+    if (options_.mode == DOSA_MODE_AUTO) review_path(state);
+  } else {
+    state.stats.fully_scored += screened;
+  }
+  state.records.reserve();
+}
+
+/// pick_, bounds_ and scores_ hold the survivors of a screened tile.
+void RowGroup::count_screened(RowState& state, int screened, int survivors, float threshold) {
+  for (int n = 0; n < survivors; ++n) {
     const double slack = static_cast<double>(bounds_[pick_[n]]) - scores_[n];
     if (!std::isfinite(slack)) continue;  // a key without a valid bound
     state.slack_sum += slack;
     ++state.slack_count;
   }
   state.stats.screened += screened;
-  state.stats.fully_scored += count;
+  state.stats.fully_scored += survivors;
   state.stats.last_threshold = threshold;
   state.stats.heads = state.certificate.num_retained;
   state.threshold_sum += static_cast<double>(threshold) * screened;
   state.recent_screened += screened;
-  state.recent_survivors += count;
-  state.records.reserve();
-  if (options_.mode == DOSA_MODE_AUTO) review_path(state);
+  state.recent_survivors += survivors;
 }
 
-/// `auto` may have been wrong about a row: where screening costs more than it saves, it pauses.
+/// `auto` may have been wrong about a row: where all heads would cost less, screening pauses.
 void RowGroup::review_path(RowState& state) {
   if (state.recent_screened < kReviewKeys) return;
-  const double survival =
-      static_cast<double>(state.recent_survivors) / static_cast<double>(state.recent_screened);
-  const double score = cost_.score(problem_.num_heads, problem_.head_dim).value;
-  const double screen = cost_.screen(state.operand.rows, problem_.head_dim).value;
-  if (screen + survival * score > score) state.resume_after = kPauseKeys;
-  state.recent_screened = state.recent_survivors = 0;
+  const auto keys = static_cast<double>(state.recent_screened);
+  const double saved = cost_.screen(state.all_heads.rows, problem_.head_dim).value -
+                       cost_.screen(state.operand.rows, problem_.head_dim).value;
+  const double extra = static_cast<double>(state.recent_survivors - state.recent_records) / keys *
+                       cost_.score(problem_.num_heads, problem_.head_dim).value;
+  if (extra > saved) state.resume_after = kPauseKeys;
+  state.recent_screened = state.recent_survivors = state.recent_records = 0;
 }
 
 /// Every rejected key must score below its bound, and its bound below the threshold.

@@ -5,7 +5,9 @@
 #ifndef DOSA_NUMERIC_OUTWARD_HPP
 #define DOSA_NUMERIC_OUTWARD_HPP
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace dosa {
@@ -21,7 +23,10 @@ inline double outward(double x) { return x * kDoubleSlack; }
 inline float round_up(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) >= x || std::isnan(x)) return nearest;
-  return std::nextafterf(nearest, std::numeric_limits<float>::infinity());
+  if (nearest == 0.0F) return std::numeric_limits<float>::denorm_min();
+  // The neighbour towards +Inf: codes of positive floats ascend, those of negative ones descend.
+  const auto code = std::bit_cast<std::uint32_t>(nearest);
+  return std::bit_cast<float>(nearest > 0.0F ? code + 1 : code - 1);
 }
 
 /// Largest float <= x.

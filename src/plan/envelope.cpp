@@ -66,7 +66,8 @@ double aggregate_unit(const double* sum, int dims) {
   }
   if (squared == 0.0) return 0.0;
   int exponent = 0;
-  std::frexp(std::max(outward(std::sqrt(squared)) / kQueryNorm, outward(largest) / (kInt16Max - 1)),
+  std::frexp(std::max(outward(std::sqrt(squared)) / static_cast<double>(kQueryNorm),
+                      outward(largest) / (kInt16Max - 1)),
              &exponent);
   return std::ldexp(1.0, exponent);
 }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // build_tile for AVX2 and AVX-512; equal to build_tile_ref in every output.
+#include <bit>
+#include <limits>
+
+#include "numeric/outward.hpp"
 #include "numeric/simd.hpp"
 #include "plan/operands.hpp"
 
@@ -8,117 +12,73 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "numeric/simd_dot-inl.hpp"
+#include "plan/split-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace dosa::plan {
 namespace HWY_NAMESPACE {
 
 #if DOSA_SIMD
-using namespace ::dosa::HWY_NAMESPACE;
-
-using DF16 = hn::Rebind<hwy::float16_t, DF>;
-using DU16 = hn::Rebind<std::uint16_t, DF>;
-using DU8 = hn::Rebind<std::uint8_t, DF>;
-using DI16 = hn::Rebind<std::int16_t, DF>;
-
-/// Decoded values, units of 2^-9; returns false if there is a NaN code.
-HWY_INLINE bool decode_key(const std::uint8_t* HWY_RESTRICT codes, int dims,
-                           float* HWY_RESTRICT units) {
+/// Appends the non-zero pairs of one key's low part and adds up their squares.
+HWY_INLINE std::uint32_t list_low(const float* HWY_RESTRICT low, int dims, LowPair* HWY_RESTRICT to,
+                                  std::int64_t& squared) {
   const DF df;
-  const DU16 du16;
-  const VF to_units = hn::Set(df, 131072.0F);  // fp16 bits of a code stand for value 2^-8
-  auto nan = hn::Zero(du16);
+  std::uint32_t count = 0;
   for (int d = 0; d < dims; d += static_cast<int>(kLanes)) {
-    const auto code = hn::PromoteTo(du16, hn::LoadU(DU8(), codes + d));
-    const auto magnitude = hn::And(code, hn::Set(du16, 0x7F));
-    nan = hn::Max(nan, magnitude);
-    const auto sign = hn::ShiftLeft<8>(hn::Xor(code, magnitude));
-    const auto half = hn::BitCast(DF16(), hn::Or(sign, hn::ShiftLeft<7>(magnitude)));
-    hn::Store(hn::Mul(hn::PromoteTo(df, half), to_units), df, units + d);
+    std::uint8_t bytes[8] = {};
+    hn::StoreMaskBits(df, hn::Ne(hn::Load(df, low + d), hn::Zero(df)), bytes);
+    std::uint32_t bits = bytes[0] | (static_cast<std::uint32_t>(bytes[1]) << 8);
+    bits = (bits | bits >> 1) & 0x5555;  // one bit per pair
+    for (; bits != 0; bits &= bits - 1) {
+      const int at = d + std::countr_zero(bits);
+      const auto first = static_cast<std::int16_t>(low[at]);
+      const auto second = static_cast<std::int16_t>(low[at + 1]);
+      to[count++] = {static_cast<std::uint16_t>(at / 2), first, second};
+      squared += first * first + second * second;
+    }
   }
-  HWY_ALIGN std::uint16_t lanes[kLanes];
-  hn::Store(nan, du16, lanes);
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    if (lanes[i] == 0x7F) return false;
-  }
-  return true;
+  return count;
 }
 
-/// Sums of squares are exact: at most 256 integers below 2^36 in double lanes.
-HWY_INLINE std::int64_t squared_norm(const float* HWY_RESTRICT values, int count) {
-  const hn::ScalableTag<double> dd;
-  const hn::Rebind<float, decltype(dd)> half;
-  auto sum = hn::Zero(dd);
-  for (int d = 0; d < count; d += static_cast<int>(hn::Lanes(dd))) {
-    const auto value = hn::PromoteTo(dd, hn::LoadU(half, values + d));
-    sum = hn::MulAdd(value, value, sum);
-  }
-  return static_cast<std::int64_t>(hn::GetLane(hn::SumOfLanes(dd, sum)));
+using DD = hn::ScalableTag<double>;
+using VD = hn::Vec<DD>;
+
+/// key_length() of Lanes(DD) keys from key i.
+HWY_INLINE void store_lengths(const double* HWY_RESTRICT squared, const KeyTile& tile, int i,
+                              float* HWY_RESTRICT out) {
+  const DD dd;
+  const hn::Rebind<float, DD> df;
+  const hn::Rebind<std::int32_t, DD> di;
+  const hn::Rebind<std::uint8_t, DD> du8;
+  const auto shift = hn::PromoteTo(di, hn::LoadU(du8, tile.shift + i));
+  const VD unit = hn::PromoteTo(dd, hn::Shl(hn::Set(di, 1), shift));
+  const VD root = hn::Mul(hn::Sqrt(hn::Load(dd, squared + i)), hn::Set(dd, kLengthSlack));
+  hn::Store(hn::DemoteTo(df, hn::Div(root, unit)), df, out + i);
 }
 
-HWY_INLINE std::int32_t largest_magnitude(const float* HWY_RESTRICT units, int dims) {
-  const DF df;
-  VF largest = hn::Zero(df);
-  for (int d = 0; d < dims; d += static_cast<int>(kLanes)) {
-    largest = hn::Max(largest, hn::Abs(hn::Load(df, units + d)));
+HWY_INLINE void finish_tile(const KeySums& sums, KeyTile& tile) {
+  for (int i = 0; i < tile.count; i += static_cast<int>(hn::Lanes(DD()))) {
+    store_lengths(sums.squared, tile, i, tile.norm);
+    store_lengths(sums.low_squared, tile, i, tile.low_norm);
+    for (int g = 0; g < tile.groups; ++g) {
+      store_lengths(sums.group_squared[g], tile, i, tile.group_norm + g * tile.capacity);
+    }
   }
-  return static_cast<std::int32_t>(hn::GetLane(hn::MaxOfLanes(df, largest)));
-}
-
-/// k^ = floor(k / 2^s + 1/2) to `hat`, k_lo to `low`; returns whether any k_lo is non-zero.
-HWY_INLINE bool round_key(const float* HWY_RESTRICT units, int dims, int shift,
-                          std::int16_t* HWY_RESTRICT hat, float* HWY_RESTRICT low) {
   const DF df;
   const DI di;
-  const VF unit = hn::Set(df, static_cast<float>(1 << shift));
-  const VF inverse = hn::Set(df, 1.0F / static_cast<float>(1 << shift));
-  const VF half = hn::Set(df, shift == 0 ? 0.0F : 0.5F);
-  VF any = hn::Zero(df);
-  for (int d = 0; d < dims; d += static_cast<int>(kLanes)) {
-    const VF value = hn::Load(df, units + d);
-    const VF rounded = hn::Floor(hn::MulAdd(value, inverse, half));
-    const VF rest = hn::NegMulAdd(rounded, unit, value);
-    hn::Store(rest, df, low + d);
-    any = hn::Or(any, rest);
-    hn::StoreU(hn::DemoteTo(DI16(), hn::ConvertTo(di, rounded)), DI16(), hat + d);
-  }
-  return !hn::AllTrue(df, hn::Eq(any, hn::Zero(df)));
-}
-
-/// Vector of 128-bit pieces, one from every fourth key.
-HWY_INLINE VI load_pieces(const std::int32_t* HWY_RESTRICT from, std::ptrdiff_t key_stride) {
-  const auto piece = [&](int block) HWY_ATTR {
-    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 4 * block * key_stride));
-  };
-#if HWY_TARGET == HWY_AVX2
-  return VI{_mm256_inserti128_si256(_mm256_castsi128_si256(piece(0)), piece(1), 1)};
-#else
-  const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(piece(0)), piece(1), 1);
-  const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(piece(2)), piece(3), 1);
-  return VI{_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
-#endif
-}
-
-/// Transposes one block of kLanes keys: lane i of vector j is pair j of key i.
-HWY_INLINE void transpose_block(const std::int32_t* HWY_RESTRICT rows, int pairs,
-                                std::int32_t* HWY_RESTRICT columns) {
-  const DI di;
-  const hn::RepartitionToWide<DI> wide;
-  for (int j = 0; j < pairs; j += 4) {
-    const VI k0 = load_pieces(rows + j, pairs);
-    const VI k1 = load_pieces(rows + pairs + j, pairs);
-    const VI k2 = load_pieces(rows + 2 * pairs + j, pairs);
-    const VI k3 = load_pieces(rows + 3 * pairs + j, pairs);
-    const auto low01 = hn::BitCast(wide, hn::InterleaveLower(di, k0, k1));
-    const auto low23 = hn::BitCast(wide, hn::InterleaveLower(di, k2, k3));
-    const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(di, k0, k1));
-    const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(di, k2, k3));
-    std::int32_t* to = columns + j * static_cast<std::ptrdiff_t>(kLanes);
-    hn::Store(hn::BitCast(di, hn::InterleaveLower(wide, low01, low23)), di, to);
-    hn::Store(hn::BitCast(di, hn::InterleaveUpper(wide, low01, low23)), di, to + kLanes);
-    hn::Store(hn::BitCast(di, hn::InterleaveLower(wide, high01, high23)), di, to + 2 * kLanes);
-    hn::Store(hn::BitCast(di, hn::InterleaveUpper(wide, high01, high23)), di, to + 3 * kLanes);
+  const hn::Rebind<std::uint8_t, DF> du8;
+  const VF least = hn::Set(df, std::numeric_limits<float>::min());
+  const VF largest = hn::Set(df, std::numeric_limits<float>::max());
+  for (int i = 0; i < tile.count; i += static_cast<int>(kLanes)) {
+    const VI shift = hn::PromoteTo(di, hn::LoadU(du8, tile.shift + i));
+    const VF unit = hn::ConvertTo(df, hn::Shl(hn::Set(di, 1), shift));
+    const VF scale = hn::Load(df, tile.scale + i);
+    const VF factor = hn::Mul(scale, hn::Mul(unit, hn::Set(df, 0x1p-18F)));
+    const VF product = hn::Mul(factor, hn::Load(df, tile.norm + i));
+    const auto normal = hn::And(hn::And(hn::Ge(scale, least), hn::Le(scale, largest)),
+                                hn::And(hn::Ge(factor, least), hn::Le(factor, largest)));
+    const auto valid = hn::And(normal, hn::Le(product, hn::Set(df, kKeyProductLimit)));
+    hn::Store(hn::IfThenElse(valid, factor, hn::NaN(df)), df, tile.factor + i);
   }
 }
 
@@ -129,39 +89,36 @@ void build_tile(const KeySource& keys, std::int64_t first, const std::int32_t* i
   tile.count = count;
   const int dims = tile.head_dim;
   const int pairs = dims / 2;
-  HWY_ALIGN float units[256];
-  HWY_ALIGN float low[256];
+  HWY_ALIGN float units[DOSA_MAX_HEAD_DIM];
+  HWY_ALIGN float low[DOSA_MAX_HEAD_DIM];
+  HWY_ALIGN KeySums sums;
   std::uint32_t num_low = 0;
   for (int i = 0; i < count; ++i) {
     const std::int64_t id = tile.id(i);
     std::int16_t* hat = tile.rows + static_cast<std::ptrdiff_t>(i) * dims;
-    KeySums sums{};
-    if (!decode_key(keys.codes + id * keys.stride, dims, units)) {
-      for (int d = 0; d < dims; ++d) units[d] = 0.0F;
+    const Decoded decoded = decode(keys.codes + id * keys.stride, dims, units);
+    const int shift = split_shift(decoded.squared, decoded.largest, kKeyNorm);
+    tile.shift[i] = static_cast<std::uint8_t>(shift);
+    tile.scale[i] = keys.scale[id];
+    tile.low_begin[i] = num_low;
+    std::int64_t low_squared = 0;
+    if (round_units(units, dims, shift, hat, low)) {
+      num_low += list_low(low, dims, tile.low + num_low, low_squared);
     }
-    sums.squared = squared_norm(units, dims);
-    sums.shift = split_shift(sums.squared, largest_magnitude(units, dims), kKeyNorm);
-    const bool any_low = round_key(units, dims, sums.shift, hat, low);
-    if (any_low) sums.low_squared = squared_norm(low, dims);
+    sums.squared[i] = static_cast<double>(decoded.squared);
+    sums.low_squared[i] = static_cast<double>(low_squared);
     for (int g = 0; g < tile.groups; ++g) {
       const int width = dims / tile.groups;
-      sums.group_squared[g] = squared_norm(units + g * width, width);
-    }
-    finish_key(sums, keys.scale[id], i, tile);
-    tile.low_begin[i] = num_low;
-    for (int j = 0; j < pairs && any_low; ++j) {
-      if (low[2 * j] != 0.0F || low[2 * j + 1] != 0.0F) {
-        tile.low[num_low++] = {static_cast<std::uint16_t>(j), static_cast<std::int16_t>(low[2 * j]),
-                               static_cast<std::int16_t>(low[2 * j + 1])};
-      }
+      sums.group_squared[g][i] = static_cast<double>(squared_norm(units + g * width, width));
     }
   }
+  finish_tile(sums, tile);
   tile.low_begin[count] = num_low;
   if (tile.columns == nullptr) return;
   const auto* rows = reinterpret_cast<const std::int32_t*>(tile.rows);
   for (int block = 0; block * static_cast<int>(kLanes) < count; ++block) {
     const std::ptrdiff_t offset = block * static_cast<std::ptrdiff_t>(kLanes) * pairs;
-    transpose_block(rows + offset, pairs, tile.columns + offset);
+    transpose_rows(rows + offset, pairs, tile.columns + offset, kLanes);
   }
 }
 

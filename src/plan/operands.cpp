@@ -12,14 +12,10 @@
 
 namespace dosa::plan {
 
-int split_shift(std::int64_t squared_norm, std::int32_t largest, double norm_limit) {
+int split_shift(std::int64_t squared_norm, std::int32_t largest, std::int64_t norm_limit) {
+  const std::int64_t limit = norm_limit * norm_limit;
   int shift = 0;
-  double norm = std::sqrt(static_cast<double>(squared_norm));
-  while (norm * kDoubleSlack > norm_limit || largest > kInt16Max) {
-    ++shift;
-    norm *= 0.5;
-    largest = (largest + 1) / 2;
-  }
+  while (squared_norm > limit << (2 * shift) || largest > kInt16Max << shift) ++shift;
   return shift;
 }
 
@@ -66,24 +62,21 @@ void QueryRows::place(Arena& arena, int heads, int head_dim) {
   low_norm = arena.take<double>(count);
 }
 
-void finish_key(const KeySums& sums, float scale, int i, KeyTile& tile) {
-  const double inverse_unit = std::ldexp(1.0, -sums.shift);
-  const auto length = [&](std::int64_t squared) {
-    return round_up(outward(std::sqrt(static_cast<double>(squared)) * inverse_unit));
-  };
-  tile.shift[i] = static_cast<std::uint8_t>(sums.shift);
-  tile.scale[i] = scale;
-  tile.norm[i] = length(sums.squared);
-  tile.low_norm[i] = length(sums.low_squared);
-  for (int g = 0; g < tile.groups; ++g) {
-    tile.group_norm[g * tile.capacity + i] = length(sums.group_squared[g]);
+void finish_tile_ref(const KeySums& sums, KeyTile& tile) {
+  for (int i = 0; i < tile.count; ++i) {
+    tile.norm[i] = key_length(sums.squared[i], tile.shift[i]);
+    tile.low_norm[i] = key_length(sums.low_squared[i], tile.shift[i]);
+    for (int g = 0; g < tile.groups; ++g) {
+      tile.group_norm[g * tile.capacity + i] = key_length(sums.group_squared[g][i], tile.shift[i]);
+    }
+    // A negative scale flips the inequality; the other odd scales, and products that could overflow
+    // (N10), have no valid bound: such keys are never pruned.
+    const float scale = tile.scale[i];
+    const float factor = scale * (static_cast<float>(1 << tile.shift[i]) * 0x1p-18F);
+    const bool valid = std::isnormal(scale) && scale > 0.0F && std::isnormal(factor) &&
+                       factor * tile.norm[i] <= kKeyProductLimit;
+    tile.factor[i] = valid ? factor : std::numeric_limits<float>::quiet_NaN();
   }
-  // A negative scale flips the inequality; the other odd scales, and products that could overflow
-  // (N10), have no valid bound: such keys are never pruned.
-  const float factor = std::ldexp(scale, sums.shift - 18);
-  const bool valid = std::isnormal(scale) && scale > 0.0F && std::isnormal(factor) &&
-                     factor * tile.norm[i] <= kKeyProductLimit;
-  tile.factor[i] = valid ? factor : std::numeric_limits<float>::quiet_NaN();
 }
 
 namespace {
@@ -102,10 +95,10 @@ std::int32_t pair_of(std::int16_t first, std::int16_t second) {
 }
 
 /// Splits one vector; returns the shift.
-int split_vector(const std::uint8_t* codes, int dims, double norm_limit, std::int16_t* hat,
+int split_vector(const std::uint8_t* codes, int dims, std::int64_t norm_limit, std::int16_t* hat,
                  std::int16_t* low, std::int64_t& squared, std::int64_t& low_squared,
                  std::int64_t& hat_squared) {
-  std::int32_t units[256];
+  std::int32_t units[DOSA_MAX_HEAD_DIM];
   const bool is_nan = has_nan_code(codes, dims);
   std::int32_t largest = 0;
   squared = low_squared = hat_squared = 0;
@@ -115,9 +108,11 @@ int split_vector(const std::uint8_t* codes, int dims, double norm_limit, std::in
     largest = std::max(largest, std::abs(units[d]));
   }
   const int shift = split_shift(squared, largest, norm_limit);
-  const std::int32_t half = (1 << shift) >> 1;
   for (int d = 0; d < dims; ++d) {
-    const std::int32_t rounded = (units[d] + half) >> shift;
+    const std::int32_t floor = units[d] >> shift;
+    const std::int32_t half = (1 << shift) >> 1;
+    const std::int32_t tie_up = floor & 1;  // ties to even
+    const std::int32_t rounded = shift == 0 ? floor : (units[d] + half - 1 + tie_up) >> shift;
     const std::int32_t rest = units[d] - rounded * (1 << shift);
     hat[d] = static_cast<std::int16_t>(rounded);
     low[d] = static_cast<std::int16_t>(rest);
@@ -137,21 +132,26 @@ void build_tile_ref(const KeySource& keys, std::int64_t first, const std::int32_
   const int dims = tile.head_dim;
   const int pairs = dims / 2;
   std::uint32_t num_low = 0;
-  std::int16_t low[256];
+  std::int16_t low[DOSA_MAX_HEAD_DIM];
+  KeySums sums{};
   for (int i = 0; i < count; ++i) {
     const std::int64_t id = tile.id(i);
     std::int16_t* hat = tile.rows + static_cast<std::ptrdiff_t>(i) * dims;
-    KeySums sums{};
+    std::int64_t squared = 0;
+    std::int64_t low_squared = 0;
     std::int64_t hat_squared = 0;
-    sums.shift = split_vector(keys.codes + id * keys.stride, dims, kKeyNorm, hat, low, sums.squared,
-                              sums.low_squared, hat_squared);
+    const int shift = split_vector(keys.codes + id * keys.stride, dims, kKeyNorm, hat, low, squared,
+                                   low_squared, hat_squared);
+    tile.shift[i] = static_cast<std::uint8_t>(shift);
+    tile.scale[i] = keys.scale[id];
+    sums.squared[i] = static_cast<double>(squared);
+    sums.low_squared[i] = static_cast<double>(low_squared);
     for (int d = 0; d < dims && tile.groups > 0; ++d) {
-      const std::int64_t value = hat[d] * (1LL << sums.shift) + low[d];
-      sums.group_squared[d * tile.groups / dims] += value * value;
+      const double value = hat[d] * (1 << shift) + low[d];
+      sums.group_squared[d * tile.groups / dims][i] += value * value;
     }
-    finish_key(sums, keys.scale[id], i, tile);
     tile.low_begin[i] = num_low;
-    for (int j = 0; j < pairs && sums.low_squared > 0; ++j) {
+    for (int j = 0; j < pairs && low_squared > 0; ++j) {
       if (low[2 * j] != 0 || low[2 * j + 1] != 0) {
         tile.low[num_low++] = {static_cast<std::uint16_t>(j), low[2 * j], low[2 * j + 1]};
       }
@@ -163,9 +163,11 @@ void build_tile_ref(const KeySource& keys, std::int64_t first, const std::int32_
     }
   }
   tile.low_begin[count] = num_low;
+  finish_tile_ref(sums, tile);
 }
 
-void pack_query(const std::uint8_t* codes, const float* weights, QueryPack& pack, QueryRows& rows) {
+void pack_query_ref(const std::uint8_t* codes, const float* weights, QueryPack& pack,
+                    QueryRows& rows) {
   const int dims = pack.head_dim;
   const int lanes = pack.padded_heads;
   pack.finite = true;
@@ -192,17 +194,25 @@ void pack_query(const std::uint8_t* codes, const float* weights, QueryPack& pack
       pack.pairs[j * lanes + h] = pair_of(hat[2 * j], hat[2 * j + 1]);
     }
   }
+  pack_low_columns(rows, pack);
+}
+
+void pack_low_columns(const QueryRows& rows, QueryPack& pack) {
+  const int dims = pack.head_dim;
+  const int lanes = pack.padded_heads;
   pack.num_low = 0;
   for (int j = 0; j < dims / 2; ++j) {
     bool any = false;
     for (int h = 0; h < pack.heads && !any; ++h) {
-      any = rows.low[h * dims + 2 * j] != 0 || rows.low[h * dims + 2 * j + 1] != 0;
+      any = rows.low_norm[h] > 0.0 &&
+            (rows.low[h * dims + 2 * j] != 0 || rows.low[h * dims + 2 * j + 1] != 0);
     }
     if (!any) continue;
     std::int32_t* column = pack.low_pairs + static_cast<std::ptrdiff_t>(pack.num_low) * lanes;
     for (int h = 0; h < lanes; ++h) {
-      column[h] =
-          h < pack.heads ? pair_of(rows.low[h * dims + 2 * j], rows.low[h * dims + 2 * j + 1]) : 0;
+      column[h] = 0;
+      if (h >= pack.heads) continue;
+      column[h] = pair_of(rows.low[h * dims + 2 * j], rows.low[h * dims + 2 * j + 1]);
     }
     pack.low_column[pack.num_low++] = static_cast<std::uint16_t>(j);
   }

@@ -3,31 +3,33 @@
 //
 // All lengths here are in units of 2^-9, of which every e4m3 value is an integer multiple. A vector
 // x is split x = 2^s x^ + x_lo with the least shift s >= 0 for which x^ fits int16 and its norm a
-// bound; for most vectors x_lo has no or few non-zero entries. With |q^| < 2^17 and |k^| < 2^14
+// bound; for most vectors x_lo has no or few non-zero entries. With |q^| < 2^16 and |k^| < 2^15
 // every partial sum of q^ . k^ stays below 2^31 (N3, docs/numerics.md), and
 //   q.k = 2^(sq+sk) [q^.k^] + 2^sk [q_lo.k^] + 2^sq [q^.k_lo] + [q_lo.k_lo]        (units of 2^-18)
 // is exact in double (N3).
 #ifndef DOSA_PLAN_OPERANDS_HPP
 #define DOSA_PLAN_OPERANDS_HPP
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include "dosa/dosa.h"
 #include "numeric/arena.hpp"
 
 namespace dosa::plan {
 
 inline constexpr int kTileKeys =
     256;  // keys per tile: 64 KiB of int16 at D = 128, half an L2 slice
-inline constexpr int kHeadLanes = 16;                  // packed heads are padded to this many
-inline constexpr int kMaxGroups = 8;                   // coordinate groups of the grouped allowance
-inline constexpr double kQueryNorm = 131072.0 - 16.0;  // 2^17, less what rounding can add (N3)
-inline constexpr double kKeyNorm = 16384.0 - 16.0;     // 2^14, likewise
+inline constexpr int kHeadLanes = 16;  // packed heads are padded to this many
+inline constexpr int kMaxGroups = 8;   // coordinate groups of the grouped allowance
+inline constexpr std::int64_t kQueryNorm = 65536 - 16;  // 2^16, less what rounding can add (N3)
+inline constexpr std::int64_t kKeyNorm = 32768 - 16;    // 2^15, likewise
 inline constexpr std::int32_t kInt16Max = 32767;
 inline constexpr float kKeyProductLimit = 0x1p54F;  // k_scale |k| <= 2^63, in units of 2^-9 (N10)
 
 /// The least shift for a vector of this squared norm and largest magnitude (units of 2^-9).
-int split_shift(std::int64_t squared_norm, std::int32_t largest, double norm_limit);
+int split_shift(std::int64_t squared_norm, std::int32_t largest, std::int64_t norm_limit);
 
 /// Non-zero low parts of one key, by pair of coordinates.
 struct LowPair {
@@ -74,13 +76,20 @@ void build_tile(const KeySource& keys, std::int64_t first, const std::int32_t* i
 void build_tile_ref(const KeySource& keys, std::int64_t first, const std::int32_t* ids, int count,
                     KeyTile& tile);
 
-/// What follows from a key's integers, the same for every instruction set: norms and factor.
+/// Squared norms of the keys of a tile, exact integers in units of 2^-18.
 struct KeySums {
-  std::int64_t squared, low_squared;  // units of 2^-18
-  std::int64_t group_squared[kMaxGroups];
-  int shift;
+  double squared[kTileKeys];
+  double low_squared[kTileKeys];
+  double group_squared[kMaxGroups][kTileKeys];
 };
-void finish_key(const KeySums& sums, float scale, int i, KeyTile& tile);
+/// At least |x| / 2^s (N4): the slack covers the square root and the rounding to fp32, and lengths
+/// are 0 or at least 2^-8, so that nothing underflows.
+inline constexpr double kLengthSlack = 1.0 + 0x1p-23;
+inline float key_length(double squared, int shift) {
+  return static_cast<float>(std::sqrt(squared) * kLengthSlack / (1 << shift));
+}
+/// Norms and factors of all keys; shift and scale are set.
+void finish_tile_ref(const KeySums& sums, KeyTile& tile);
 
 /// One query row, lanes = heads, for exact scoring.
 struct QueryPack {
@@ -110,6 +119,11 @@ struct QueryRows {
 
 /// codes (H, D) e4m3, weights (H).
 void pack_query(const std::uint8_t* codes, const float* weights, QueryPack& pack, QueryRows& rows);
+void pack_query_ref(const std::uint8_t* codes, const float* weights, QueryPack& pack,
+                    QueryRows& rows);
+
+/// The low columns of a pack from rows.low (part of pack_query).
+void pack_low_columns(const QueryRows& rows, QueryPack& pack);
 
 /// Lanes of the instruction set in use, and its name.
 int simd_lanes();

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
   }
   __syncthreads();
   if (thread != 0) return;
-  gpu::KeyOrder order{0, 0, 1, setup.active};
+  gpu::KeyOrder order{0, 0, 1, setup.split_from};
   if (low < high) {
     order.first_unit = low / gpu::kUnitKeys;
     order.units = (high - 1) / gpu::kUnitKeys + 1 - order.first_unit;

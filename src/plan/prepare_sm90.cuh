@@ -24,7 +24,7 @@ struct RowSetup {
   int num_keys;
   int blocks;
   bool in_order;  // visit keys by id instead of spread over the context
-  int active;     // KeyOrder::active of every block
+  int split_from; // KeyOrder::split_from of every block
 };
 
 /// Windows, empty records and open floors of every row; key order of every block.

@@ -134,8 +134,8 @@ __device__ void producer(const RefineParams& params, SharedStorage<C>& shared, i
     }
     const int done = tile - from;
     const int at = (tile - group_first) * C::kTileKeys + row;
-    const int64_t line = static_cast<int64_t>(group) * params.lists.capacity;
-    const int id = at < params.lists.counts[group] ? params.lists.keys[line + at] : -1;
+    const int64_t listed = static_cast<int64_t>(tile) * C::kTileKeys + row;
+    const int id = at < params.lists.counts[group] ? params.lists.keys[listed] : -1;
     if (loaded != group) {
       previous_start = current_start;
       current_start = done;

@@ -126,19 +126,21 @@ HWY_INLINE void round_dots(const plan::QueryPack& query, const plan::KeyTile& ti
   const DI32Half dih;
   const DF32Half dfh;
   const auto unit_k = hn::Set(dd, static_cast<double>(key_unit));
-  const auto to_value = hn::Set(dfh, kDotUnit);
+  const auto dot_unit = hn::Set(dd, static_cast<double>(kDotUnit));
+  const auto to_value = hn::Mul(unit_k, dot_unit);
+  // Powers of two scale without rounding, so the conversion to fp32 is the only one.
   for (int h = 0; h < query.padded_heads; h += static_cast<int>(hn::Lanes(dd))) {
     const auto unit_q = hn::PromoteTo(dd, hn::Load(dfh, query.unit + h));
-    auto high = hn::Mul(hn::PromoteTo(dd, hn::Load(dih, dots + h)), unit_q);
-    if (query.num_low != 0) high = hn::Add(high, hn::PromoteTo(dd, hn::Load(dih, low + h)));
-    auto sum = hn::Mul(high, unit_k);
+    const auto high = hn::PromoteTo(dd, hn::Load(dih, dots + h));
+    auto sum = hn::Zero(dd);
+    if (query.num_low != 0) sum = hn::PromoteTo(dd, hn::Load(dih, low + h));
+    sum = hn::Mul(hn::MulAdd(high, unit_q, sum), to_value);
     if (key_low) {
       const auto with_hat = hn::PromoteTo(dd, hn::Load(dih, hat_low + h));
       const auto with_low = hn::PromoteTo(dd, hn::Load(dih, low_low + h));
-      sum = hn::Add(sum, hn::MulAdd(with_hat, unit_q, with_low));
+      sum = hn::MulAdd(hn::MulAdd(with_hat, unit_q, with_low), dot_unit, sum);
     }
-    const auto rounded = hn::Mul(hn::DemoteTo(dfh, sum), to_value);
-    hn::Store(hn::Max(rounded, hn::Zero(dfh)), dfh, x + h);
+    hn::Store(hn::Max(hn::DemoteTo(dfh, sum), hn::Zero(dfh)), dfh, x + h);
   }
 }
 

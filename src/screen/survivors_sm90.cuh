@@ -10,18 +10,24 @@
 
 namespace dosa::screen {
 
-/// Kinds of work in KeyOrder::active.
-enum WorkKind : int { kScreened = 0, kDense = 1 };
-
-/// Keys of one round that survive for at least one row of a group of 128 / H rows.
+/// Keys of one round that survive for at least one row of a group of 128 / H rows. A group's keys
+/// start at tile_first[group] * 64, padded to whole tiles of 64.
 struct SurvivorLists {
-  int* counts;      // (groups); also counts what found no room
-  int* keys;        // (groups, capacity) key ids in any order
+  int* counts;      // (groups)
+  int* cursors;     // (groups): keys written so far
   int* tile_first;  // (groups + 1): tiles of 64 keys before the group
-  int capacity;
+  int* keys;        // (pool) key ids, in any order within a group
   int group_rows;   // 4, 2 or 1
   unsigned long long* total;  // survivors of the call, statistics
 };
+
+/// A block of rows whose groups keep more than this share of a round's keys is scored densely.
+constexpr float kMostSurvivors = 0.25f;
+
+/// Keys for which the pool of lists needs room.
+__host__ __device__ constexpr int64_t pool_keys(int64_t groups, int64_t round_keys) {
+  return groups * (static_cast<int64_t>(kMostSurvivors * static_cast<float>(round_keys)) + 65);
+}
 
 struct SurvivorParams {
   gpu::Round round;       // of the screening launch
@@ -29,13 +35,12 @@ struct SurvivorParams {
   int mask_units;
   int num_keys;
   gpu::KeyOrder* orders;  // the round's, to be changed by the choice
+  int retry_from;         // place at which a block that is now scored densely is screened again
   SurvivorLists lists;
-  float most_share;       // a block with a group above this share of survivors turns dense
 };
 
-/// Turns the masks of a round into lists; then, per block of rows, either keeps the lists or, where
-/// a list overflowed or too much survived, empties them and hands the block to dense scoring, for
-/// this round and all later ones.
+/// Turns the masks of a round into lists; a block of rows of which too much survives gets none and
+/// is left to dense scoring, for this round and until place `retry_from`.
 /// Guarantee: every surviving key is in its group's list, or its block is dense for the round
 /// Error:    cudaError_t of the launches
 cudaError_t launch_survivors_sm90(const SurvivorParams& params, cudaStream_t stream);
