@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kQuietTime = 300ms;  // a call that is over by then draws nothing
-constexpr auto kTimeBetweenDraws = 80ms;
+constexpr auto kQuietTime = 400ms;  // a call that is over by then draws nothing
+constexpr auto kTimeBetweenDraws = 100ms;
 constexpr std::size_t kDefaultColumns = 80;
 constexpr std::size_t kMostBar = 40;
 constexpr std::size_t kLeastBar = 8;
@@ -28,45 +28,56 @@ std::size_t terminal_columns() {
   return known ? size.ws_col : kDefaultColumns;
 }
 
+/// Whole seconds: an estimate has no more to say.
+std::string coarse(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < kMinute ? fmt::format("{:.0f} s", seconds) : duration(seconds);
+}
+
 }  // namespace
 
-Progress::Progress(std::string label)
-    : label_(std::move(label)), terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()) {}
-
-Progress::~Progress() {
-  if (drawn_) {
-    std::fputs("\r\x1b[K", stderr);
-    std::fflush(stderr);
+Progress::Progress(std::string label, std::int64_t rows) : label_(std::move(label)), rows_(rows) {
+  if (::isatty(STDERR_FILENO) == 1 && rows_ > 0) {
+    drawer_ = std::jthread([this](const std::stop_token& stop) { draw_until(stop); });
   }
 }
 
+Progress::~Progress() = default;
+
 void Progress::attach(dosa_options& options) {
-  if (!terminal_) {
-    return;
-  }
   options.progress_user = this;
-  options.progress = [](void* user, std::int64_t done, std::int64_t total) {
-    static_cast<Progress*>(user)->update(done, total);
+  options.progress = [](void* user, std::int64_t done, std::int64_t) {
+    auto& progress = *static_cast<Progress*>(user);
+    progress.done_after_ = Clock::now() - progress.start_;
+    progress.done_ = done;
   };
 }
 
-void Progress::update(std::int64_t done, std::int64_t total) {
-  const Clock::time_point now = Clock::now();
-  if (!terminal_ || total <= 0 || now - start_ < kQuietTime ||
-      (drawn_ && now - last_draw_ < kTimeBetweenDraws)) {
+void Progress::draw_until(const std::stop_token& stop) {
+  const auto stopped_within = [&](Clock::duration time) {
+    std::unique_lock lock(mutex_);
+    return wake_.wait_for(lock, stop, time, [&] { return stop.stop_requested(); });
+  };
+  if (stopped_within(kQuietTime)) {
     return;
   }
-  draw(done, total, now);
-  last_draw_ = now;
-  drawn_ = true;
+  do {
+    draw(done_);
+  } while (!stopped_within(kTimeBetweenDraws));
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
 }
 
-void Progress::draw(std::int64_t done, std::int64_t total, Clock::time_point now) {
-  const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const std::string left = share > 0 ? duration(elapsed / share * (1 - share)) + " left" : "";
+void Progress::draw(std::int64_t done) const {
+  const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double share = std::clamp(static_cast<double>(done) / static_cast<double>(rows_), 0.0, 1.0);
+  std::string time = coarse(elapsed) + " so far";
+  if (share > 0) {
+    const double rate_time = std::chrono::duration<double>(done_after_.load()).count();
+    time = coarse(std::max(0.0, rate_time / share - elapsed)) + " left";
+  }
   const std::string counts =
-      fmt::format("{:3.0f} %  {}/{} rows  {}", 100 * share, grouped(done), grouped(total), left);
+      fmt::format("{:3.0f} %  {}/{} rows  {}", 100 * share, grouped(done), grouped(rows_), time);
   const std::size_t columns = terminal_columns();
   const std::size_t taken = label_.size() + counts.size() + sizeof(" []  ");
   std::string line = label_ + " ";

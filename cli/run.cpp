@@ -70,7 +70,7 @@ Answer compute(const dosa_problem& problem, dosa_options options, bool with_scor
   output.scores = with_scores ? answer.scores.data() : nullptr;
   output.scores_stride = problem.topk;
   output.stats = &answer.stats;
-  Progress progress("select");
+  Progress progress("select", problem.num_queries);
   progress.attach(options);
   check(dosa_topk(&problem, &options, &output, workspace.data(), workspace.size()));
   return answer;
@@ -135,7 +135,7 @@ void print_table(const RunArgs& args, const dosa_problem& problem, const dosa_op
   rows("fallback rows", stats.fallback_rows, "scored in full because no bound holds (NaN, Inf)");
   body.skip();
   body.add({"time", duration(stats.seconds)});
-  body.add({"throughput", scaled(pairs_per_second(stats)), "", "pairs/s"});
+  body.add({"throughput", scaled(pairs_per_second(stats)) + "/s", "", "visible pairs"});
   fmt::print("{}", body.text());
   if (!args.out.empty()) {
     fmt::print("\nwritten to {}\n", args.out);

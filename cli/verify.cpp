@@ -85,7 +85,7 @@ int verify(const VerifyArgs& args) {
   found.struct_size = sizeof found;
   dosa_status status = DOSA_OK;
   {
-    Progress progress("verify");
+    Progress progress("verify", problem.num_queries);
     progress.attach(options);
     status = dosa_verify(&problem, &options, &found);
   }
