@@ -94,6 +94,16 @@ dosa_options EngineArgs::resolved() const {
   return result;
 }
 
+dosa_problem EngineArgs::problem(const io::Trace& from) const {
+  dosa_problem result = from.problem();
+  result.topk = topk;
+  if (options.heads > result.num_heads) {
+    throw Failure("--heads", std::to_string(options.heads),
+                  fmt::format("at most H = {}", result.num_heads));
+  }
+  return result;
+}
+
 void add_engine_options(CLI::App& app, EngineArgs& args) {
   dosa_options& options = args.options;
   add_input(app, args.trace, "TRACE", "Inputs: q, k, k_scale, weights, k_start, k_end");

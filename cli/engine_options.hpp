@@ -26,6 +26,9 @@ struct EngineArgs {
 
   /// The options as the library takes them; the number of threads is filled in.
   [[nodiscard]] dosa_options resolved() const;
+
+  /// The trace's problem with K set.  Throws: Failure where more heads are to be retained than are.
+  [[nodiscard]] dosa_problem problem(const io::Trace& from) const;
 };
 
 /// Declares TRACE and the options; `args` must outlive the parsing.

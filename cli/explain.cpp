@@ -95,7 +95,7 @@ void measure(Explanation& found, const std::vector<float>& bounds,
 
 Explanation explain_row(const ExplainArgs& args) {
   const io::Trace trace = io::Trace::open(args.engine.trace);
-  const dosa_problem& all = trace.problem();
+  const dosa_problem all = args.engine.problem(trace);
   if (args.row >= all.num_queries) {
     throw Failure("--row", std::to_string(args.row),
                   fmt::format("a row below Q = {}", all.num_queries));
@@ -104,7 +104,6 @@ Explanation explain_row(const ExplainArgs& args) {
   found.trace = args.engine.trace;
   found.row = args.row;
   found.problem = single_row(all, args.row);
-  found.problem.topk = args.engine.topk;
   found.options = args.engine.resolved();
   found.start = std::clamp<std::int64_t>(*found.problem.k_start, 0, all.num_keys);
   found.end = std::clamp<std::int64_t>(*found.problem.k_end, found.start, all.num_keys);

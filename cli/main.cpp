@@ -36,6 +36,26 @@ std::string command_path(const CLI::App& app) {
   return path;
 }
 
+/// The innermost command that was named, or the program.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+  }
+  return *at;
+}
+
+std::string missing_command(const CLI::App& app, const std::string& help) {
+  const std::vector<std::string> rest = app.remaining(true);
+  const CLI::App& parent = innermost(app);
+  std::string names;
+  for (const CLI::App* command : parent.get_subcommands([](const CLI::App*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return "arguments: found " + (rest.empty() ? "no command" : io::printable(rest.front())) +
+         ", expected one of " + names + ' ' + help;
+}
+
 /// A parse error as one line in the form of all others.
 std::string parse_line(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = "(see '" + command_path(app) + " --help')";
@@ -45,6 +65,9 @@ std::string parse_line(const CLI::App& app, const CLI::ParseError& error) {
     return "arguments: found " + found + ", expected only what is listed " + help;
   }
   const std::string what = error.what();
+  if (what.find("subcommand") != std::string::npos) {
+    return missing_command(app, help);
+  }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::size_t end = what.find(" is required");
     const std::string missing = end == std::string::npos ? "argument" : what.substr(0, end);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -60,8 +61,8 @@ Answer compute(const dosa_problem& problem, dosa_options options, bool with_scor
   const auto cells =
       static_cast<std::size_t>(problem.num_queries) * static_cast<std::size_t>(problem.topk);
   Answer answer;
-  answer.indices.resize(cells);
-  answer.scores.resize(with_scores ? cells : 0);
+  answer.indices.resize(std::max<std::size_t>(cells, 1));  // no null pointers where Q is 0
+  answer.scores.resize(with_scores ? answer.indices.size() : 0);
   answer.stats.struct_size = sizeof answer.stats;
   dosa_output output{};
   output.struct_size = sizeof output;
@@ -144,8 +145,7 @@ void print_table(const RunArgs& args, const dosa_problem& problem, const dosa_op
 
 int run(const RunArgs& args) {
   const io::Trace trace = io::Trace::open(args.engine.trace);
-  dosa_problem problem = trace.problem();
-  problem.topk = args.engine.topk;
+  const dosa_problem problem = args.engine.problem(trace);
   const dosa_options options = args.engine.resolved();
   std::size_t bytes = 0;
   check(dosa_workspace_bytes(&problem, &options, &bytes));  // refuses what cannot be run

@@ -78,8 +78,7 @@ void print_table(const VerifyArgs& args, const dosa_problem& problem, const dosa
 
 int verify(const VerifyArgs& args) {
   const io::Trace trace = io::Trace::open(args.engine.trace);
-  dosa_problem problem = trace.problem();
-  problem.topk = args.engine.topk;
+  const dosa_problem problem = args.engine.problem(trace);
   dosa_options options = args.engine.resolved();
   dosa_verification found{};
   found.struct_size = sizeof found;
