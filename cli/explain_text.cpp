@@ -27,7 +27,7 @@ std::string task_text(const Explanation& found) {
                       grouped(visible), found.start, found.end,
                       grouped(std::min<std::int64_t>(visible, found.problem.topk)));
   if (visible <= found.problem.topk) {
-    return text + " Those are all of them: nothing has to be scored.\n";
+    return text + "\nThose are all of them: nothing has to be scored or rejected.\n";
   }
   return text +
          fmt::format(" The last of these has the score {}.\n", number(found.stats.kth_score));
@@ -75,14 +75,18 @@ std::string head_note(const Explanation& found, int head) {
     return "";
   }
   std::string carried;
+  int count = 0;
   for (int other = 0; other < found.problem.num_heads; ++other) {
     if (certificate.role[other] == kProjected && certificate.anchor[other] == head) {
       carried += fmt::format("{}{}", carried.empty() ? "" : ", ", other);
+      ++count;
     }
   }
-  return carried.empty() ? ""
-                         : fmt::format("weight becomes {} to carry head {}",
-                                       number(certificate.folded_weight[head]), carried);
+  if (count == 0) {
+    return "";
+  }
+  return fmt::format("weight becomes {} to carry head{} {}",
+                     number(certificate.folded_weight[head]), count == 1 ? "" : "s", carried);
 }
 
 std::string heads_table(const Explanation& found) {
@@ -133,7 +137,8 @@ std::string bound_table(const Explanation& found) {
   table.add(slacks);
   return fmt::format(
       "\nHow tight the bound is\n\n{}\n"
-      "  allowance {} per unit of key norm, guard {} per unit of key norm\n",
+      "  Each bound includes an allowance of {} and a guard of {},\n"
+      "  both times the key's norm and scale.\n",
       table.text(), number(found.certificate.allowance), number(found.certificate.guard));
 }
 
@@ -156,13 +161,12 @@ std::string outcome_text(const Explanation& found) {
   line("this row alone: bounds computed", found.stats.screened);
   line("this row alone: keys scored with all heads", found.stats.fully_scored);
   std::string text = "\nWhat is rejected\n\n" + table.text();
-  text += fmt::format("\n  The threshold rose from {} to {} in {} round{}.\n",
-                      number(found.stats.first_threshold), number(found.stats.last_threshold),
-                      found.stats.rounds, found.stats.rounds == 1 ? "" : "s");
   if (found.stats.screened == 0) {
-    text += "  No bound was used: for this row it is cheaper to score every key.\n";
+    return text + "\n  No bound was used: for this row it is cheaper to score every key.\n";
   }
-  return text;
+  return text + fmt::format("\n  The threshold rose from {} to {} in {} round{}.\n",
+                            number(found.stats.first_threshold), number(found.stats.last_threshold),
+                            found.stats.rounds, found.stats.rounds == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -186,7 +190,7 @@ const char* role_name(int role) {
 
 std::string explanation_text(const Explanation& found) {
   std::string text = task_text(found);
-  if (found.start == found.end) {
+  if (found.end - found.start <= found.problem.topk) {
     return text;
   }
   if (found.certificate.valid == 0) {

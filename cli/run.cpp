@@ -134,6 +134,13 @@ void print_table(const RunArgs& args, const dosa_problem& problem, const dosa_op
   rows("screened rows", stats.screened_rows, "used a certificate");
   rows("short rows", stats.short_rows, "at most K visible keys: all of them are selected");
   rows("fallback rows", stats.fallback_rows, "scored in full because no bound holds (NaN, Inf)");
+  if (stats.screened > 0) {
+    body.skip();
+    body.add(
+        {"mean slack", fmt::format("{:.4g}", stats.mean_slack), "", "bound - score, survivors"});
+    body.add({"mean deficit", fmt::format("{:.4g}", stats.mean_deficit), "",
+              "K-th score - threshold in use"});
+  }
   body.skip();
   body.add({"time", duration(stats.seconds)});
   body.add({"throughput", scaled(pairs_per_second(stats)) + "/s", "", "visible pairs"});
