@@ -20,8 +20,8 @@
 namespace dosa::engine {
 namespace {
 
-// Groups per thread, where there are rows enough, so that threads finish together.
-constexpr std::int64_t kGroupsPerThread = 2;
+// Groups per thread where rows are few: a tile is prepared once per group, so groups are large.
+constexpr std::int64_t kGroupsPerThread = 1;
 
 int default_threads() {
 #ifdef _OPENMP

@@ -155,38 +155,34 @@ void RowGroup::certify(RowState& state, int retained,
 /// Every head of every key, or exact scores where the row may not be screened.
 void RowGroup::plan_all_heads(RowState& state) {
   if (state.certifiable) {
-    plan::CertificateOptions options;
-    options.retained = problem_.num_heads;
-    const plan::Certificate certificate =
-        plan::make_certificate(state.query_rows, state.query.weights, problem_.num_heads,
-                               problem_.head_dim, plan::ActivationStatistics{}, options);
     const plan::Envelope envelope =
-        plan::build_operand(certificate, state.query_rows, state.query.weights, state.all_heads);
+        plan::build_all_heads(state.query_rows, state.query.weights, problem_.num_heads,
+                              problem_.head_dim, scratch_operand_, state.all_heads);
     state.certifiable = envelope.strength <= plan::kRowStrengthLimit;
   }
   state.path = state.certifiable ? RowPath::kAllHeads : RowPath::kScoreAll;
   state.stats.fallback = state.certifiable ? 0 : 1;
 }
 
-/// Predicted cost per key of screening with `operand`, from the sample: the threshold after a share
-/// f of the keys is about the score exceeded by K / (f * visible) of them.
-Estimate RowGroup::predicted_cost(const RowState& state, const plan::ScreenOperand& operand) {
+/// Predicted cost per key of screening with the certificate, from the sample: the threshold after a
+/// share f of the keys is about the score exceeded by K / (f * visible) of them.
+Estimate RowGroup::predicted_cost(const RowState& state) {
   constexpr int kSteps = 8;
   float ranked[kSampleKeys];
   float bounds[kSampleKeys];
   int count = 0;
   for (int begin = 0; begin < num_sample_; begin += plan::kTileKeys) {
     const plan::KeyTile& tile = sample_[begin / plan::kTileKeys];
-    screen::screen_tile(operand, tile, LowerBound(0.0F), bounds_);
+    screen::screen_tile(state.operand, tile, LowerBound(0.0F), bounds_);
     for (int n = 0; n < tile.count; ++n) {
       if (std::isnan(sample_scores_[begin + n])) continue;
       ranked[count] = sample_scores_[begin + n];
       bounds[count++] = screen::certified_bound(bounds_[n]).value;
     }
   }
-  const double screen = cost_.screen(operand.rows, problem_.head_dim).value;
-  const double score = cost_.score(problem_.num_heads, problem_.head_dim).value;
-  if (count < kMinSample) return Estimate(screen + score);
+  const double screen = cost_.screen(state.operand.rows, problem_.head_dim).value;
+  const double refine = cost_.refine(problem_.num_heads, problem_.head_dim).value;
+  if (count < kMinSample) return Estimate(screen + refine);
   std::sort(ranked, ranked + count, std::greater<>());
   std::sort(bounds, bounds + count, std::greater<>());
   double survival = 0.0;
@@ -203,18 +199,18 @@ Estimate RowGroup::predicted_cost(const RowState& state, const plan::ScreenOpera
                             bounds) /
         count;
   }
-  return Estimate(screen + survival / kSteps * score);
+  return Estimate(screen + survival / kSteps * refine);
 }
 
 /// Tries the tile widths on the sample and leaves the cheapest certificate, or passes every key
 /// with all heads.
 void RowGroup::choose_retained(RowState& state, const plan::ActivationStatistics& statistics) {
-  double best = kWorthwhile * predicted_cost(state, state.all_heads).value;
+  double best = kWorthwhile * cost_.refine(problem_.num_heads, problem_.head_dim).value;
   int retained = 0;
   for (const int width : kWidths) {
     if (width - 1 >= problem_.num_heads) break;
     certify(state, width - 1, statistics);
-    const double cost = predicted_cost(state, state.operand).value;
+    const double cost = predicted_cost(state).value;
     if (cost >= best) continue;
     best = cost;
     retained = width - 1;

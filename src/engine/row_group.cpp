@@ -66,7 +66,7 @@ void RowGroup::place(Arena& arena, const dosa_problem& problem, const dosa_optio
     state.query.place(arena, problem.num_heads, problem.head_dim);
     if (certifies(options)) {
       state.query_rows.place(arena, problem.num_heads, problem.head_dim);
-      state.all_heads.place(arena, problem.num_heads, problem.head_dim);
+      state.all_heads.place(arena, problem.num_heads);
     }
     if (screens(options)) {
       state.operand.place(arena, problem.num_heads + plan::kMaxAuxiliary, problem.head_dim);
@@ -79,11 +79,14 @@ void RowGroup::place(Arena& arena, const dosa_problem& problem, const dosa_optio
       states_[n].query_rows = counted.query_rows;
     }
   }
-  tile_.place(arena, plan::kTileKeys, problem.head_dim, lanes, groups, certifies(options));
+  tile_.place(arena, plan::kTileKeys, problem.head_dim, lanes, groups, screens(options));
+  if (certifies(options)) scratch_operand_.place(arena, problem.num_heads, problem.head_dim);
   scratch_ = arena.take<Record>(topk);
   scores_ = arena.take<float>(plan::kTileKeys);
   bounds_ = arena.take<float>(plan::kTileKeys);
+  refined_bounds_ = arena.take<float>(plan::kTileKeys);
   pick_ = arena.take<std::uint16_t>(plan::kTileKeys);
+  kept_ = arena.take<std::uint16_t>(plan::kTileKeys);
   if (options.mode == DOSA_MODE_BASE) {
     base_scores_ =
         arena.take<float>(static_cast<std::size_t>(group_rows) * kBaseTiles * plan::kTileKeys);

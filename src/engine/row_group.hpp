@@ -51,10 +51,13 @@ class RowGroup {
   // scan.cpp: one row, one tile
   void visit_tile(RowState& state, const screen::Survivors& mask);
   void score_all(RowState& state, const screen::Survivors& mask);
-  void screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold,
-                         const plan::ScreenOperand& operand);
-  void audit_rejections(const RowState& state, const screen::Survivors& rejected);
+  void pass_all_heads(RowState& state, const screen::Survivors& mask, LowerBound guarded);
+  void screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold);
+  void audit_screen(const RowState& state, const screen::Survivors& rejected);
+  void audit_refine(const RowState& state, int count, LowerBound guarded);
+  int refine_picked(RowState& state, int count, LowerBound guarded);
   void count_screened(RowState& state, int screened, int survivors, float threshold);
+  void add_slack(RowState& state, int kept) const;
   void review_path(RowState& state);
 
   // prepare.cpp: sample, seeds, certificate
@@ -67,7 +70,7 @@ class RowGroup {
   void certify(RowState& state, int retained, const plan::ActivationStatistics& statistics);
   void plan_all_heads(RowState& state);
   void choose_retained(RowState& state, const plan::ActivationStatistics& statistics);
-  Estimate predicted_cost(const RowState& state, const plan::ScreenOperand& operand);
+  Estimate predicted_cost(const RowState& state);
 
   dosa_problem problem_{};
   dosa_options options_{};
@@ -86,13 +89,16 @@ class RowGroup {
   refine::ActiveHeads* sample_active_ = nullptr;  // (kSampleKeys)
   std::int32_t* seed_ids_ = nullptr;  // (K) winners of the pilot that are not in the sample
   int num_seeds_ = 0;
-  std::int32_t* known_ids_ = nullptr;  // (K + kSampleKeys) sample and seeds, ascending: scored
-  int num_known_ = 0;                  // before the scan for every row of it
-  Record* scratch_ = nullptr;          // (K)
-  float* scores_ = nullptr;            // (kTileKeys)
-  float* bounds_ = nullptr;            // (kTileKeys)
-  float* base_scores_ = nullptr;       // (group_rows, kBaseTiles, kTileKeys), mode `base`
-  std::uint16_t* pick_ = nullptr;      // (kTileKeys)
+  std::int32_t* known_ids_ = nullptr;    // (K + kSampleKeys) sample and seeds, ascending: scored
+  int num_known_ = 0;                    // before the scan for every row of it
+  plan::ScreenOperand scratch_operand_;  // for building all_heads
+  Record* scratch_ = nullptr;            // (K)
+  float* scores_ = nullptr;              // (kTileKeys)
+  float* bounds_ = nullptr;              // (kTileKeys)
+  float* refined_bounds_ = nullptr;      // (kTileKeys) audits only
+  float* base_scores_ = nullptr;         // (group_rows, kBaseTiles, kTileKeys), mode `base`
+  std::uint16_t* pick_ = nullptr;        // (kTileKeys)
+  std::uint16_t* kept_ = nullptr;        // (kTileKeys) what refining leaves of pick_
 };
 
 }  // namespace dosa::engine

@@ -33,8 +33,8 @@ struct RowState {
   plan::ActivationStatistics statistics;  // behind the certificate
   plan::ActivationStatistics seed_statistics;
   plan::Envelope envelope;
-  plan::ScreenOperand operand;    // of kScreen
-  plan::ScreenOperand all_heads;  // of kAllHeads: nothing omitted, so that U - s is rounding alone
+  plan::ScreenOperand operand;      // of kScreen
+  plan::AllHeadsOperand all_heads;  // of kAllHeads, and of what survives kScreen
   select::RecordBuffer records;
   RowPath path = RowPath::kScoreAll;
   bool certifiable = false;      // finite query and weights, strength within N10
@@ -47,7 +47,6 @@ struct RowState {
   // Since the last look at whether screening pays
   std::int64_t recent_screened = 0;
   std::int64_t recent_survivors = 0;
-  std::int64_t recent_records = 0;
   std::int64_t resume_after =
       0;  // keys still to pass with all heads before screening is tried again
 };

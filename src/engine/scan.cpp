@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One row meets one tile: score every key, or screen and refine what survives.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -44,10 +45,11 @@ void RowGroup::visit_tile(RowState& state, const screen::Survivors& mask) {
     score_all(state, mask);
   } else if (state.path == RowPath::kAllHeads || state.resume_after > 0) {
     state.resume_after -= keys;
-    screen_and_refine(state, mask, threshold, state.all_heads);
+    pass_all_heads(state, mask, screen::guarded_threshold(threshold));
   } else {
-    screen_and_refine(state, mask, threshold, state.operand);
+    screen_and_refine(state, mask, threshold);
   }
+  state.records.reserve();
 }
 
 void RowGroup::score_all(RowState& state, const screen::Survivors& mask) {
@@ -56,50 +58,49 @@ void RowGroup::score_all(RowState& state, const screen::Survivors& mask) {
   refine::score_keys(state.query, tile_, whole ? nullptr : pick_, count, scores_, nullptr);
   for (int n = 0; n < count; ++n) state.records.offer(scores_[n], tile_.id(whole ? n : pick_[n]));
   state.stats.fully_scored += count;
-  state.records.reserve();
 }
 
-void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold,
-                                 const plan::ScreenOperand& operand) {
-  screen::Survivors survivors =
-      screen::screen_tile(operand, tile_, screen::guarded_threshold(threshold), bounds_);
+void RowGroup::pass_all_heads(RowState& state, const screen::Survivors& mask, LowerBound guarded) {
+  const int count = list_bits(mask, pick_);
+  const int kept = refine_picked(state, count, guarded);
+  for (int n = 0; n < kept; ++n) state.records.offer(scores_[n], tile_.id(kept_[n]));
+  state.stats.fully_scored += count;
+}
+
+/// Exact scores, to kept_ and scores_, of the keys in pick_ that may reach the threshold.
+int RowGroup::refine_picked(RowState& state, int count, LowerBound guarded) {
+  if (audit_ != nullptr) audit_refine(state, count, guarded);
+  return refine::refine_keys(state.query, tile_, state.all_heads, guarded, pick_, count, kept_,
+                             scores_, nullptr);
+}
+
+void RowGroup::screen_and_refine(RowState& state, const screen::Survivors& mask, float threshold) {
+  const LowerBound guarded = screen::guarded_threshold(threshold);
+  screen::Survivors survivors = screen::screen_tile(state.operand, tile_, guarded, bounds_);
   if (audit_ != nullptr) {
     screen::Survivors rejected{};
     for (std::size_t w = 0; w < mask.size(); ++w) rejected[w] = mask[w] & ~survivors[w];
-    audit_rejections(state, rejected);
+    audit_screen(state, rejected);
   }
   for (std::size_t w = 0; w < mask.size(); ++w) survivors[w] &= mask[w];
-  const int screened = count_bits(mask);
   const int count = list_bits(survivors, pick_);
-  const std::int64_t offered = state.records.offered();
-  refine::score_keys(state.query, tile_, pick_, count, scores_, nullptr);
-  const bool keep_all = options_.mode == DOSA_MODE_SCREEN;
-  for (int n = 0; n < count; ++n) {
-    const Record record = make_record(score_code(scores_[n]), tile_.id(pick_[n]));
-    if (keep_all) {
-      state.records.keep(record);
-    } else {
-      state.records.offer(record);
+  int kept = count;
+  if (options_.mode == DOSA_MODE_SCREEN) {  // all survivors' scores are written
+    refine::score_keys(state.query, tile_, pick_, count, scores_, nullptr);
+    std::copy(pick_, pick_ + count, kept_);
+    for (int n = 0; n < count; ++n) {
+      state.records.keep(make_record(score_code(scores_[n]), tile_.id(pick_[n])));
     }
-  }
-  if (&operand == &state.operand) {
-    count_screened(state, screened, count, threshold);
-    state.recent_records += state.records.offered() - offered;
-    if (options_.mode == DOSA_MODE_AUTO) review_path(state);
   } else {
-    state.stats.fully_scored += screened;
+    kept = refine_picked(state, count, guarded);
+    for (int n = 0; n < kept; ++n) state.records.offer(scores_[n], tile_.id(kept_[n]));
   }
-  state.records.reserve();
+  count_screened(state, count_bits(mask), count, threshold);
+  add_slack(state, kept);
+  if (options_.mode == DOSA_MODE_AUTO) review_path(state);
 }
 
-/// pick_, bounds_ and scores_ hold the survivors of a screened tile.
 void RowGroup::count_screened(RowState& state, int screened, int survivors, float threshold) {
-  for (int n = 0; n < survivors; ++n) {
-    const double slack = static_cast<double>(bounds_[pick_[n]]) - scores_[n];
-    if (!std::isfinite(slack)) continue;  // a key without a valid bound
-    state.slack_sum += slack;
-    ++state.slack_count;
-  }
   state.stats.screened += screened;
   state.stats.fully_scored += survivors;
   state.stats.last_threshold = threshold;
@@ -109,25 +110,49 @@ void RowGroup::count_screened(RowState& state, int screened, int survivors, floa
   state.recent_survivors += survivors;
 }
 
+/// Slack of the keys whose exact score is known: kept_, scores_ and bounds_ of the tile.
+void RowGroup::add_slack(RowState& state, int kept) const {
+  for (int n = 0; n < kept; ++n) {
+    const double slack = static_cast<double>(bounds_[kept_[n]]) - scores_[n];
+    if (!std::isfinite(slack)) continue;  // a key without a valid bound
+    state.slack_sum += slack;
+    ++state.slack_count;
+  }
+}
+
 /// `auto` may have been wrong about a row: where all heads would cost less, screening pauses.
 void RowGroup::review_path(RowState& state) {
   if (state.recent_screened < kReviewKeys) return;
   const auto keys = static_cast<double>(state.recent_screened);
-  const double saved = cost_.screen(state.all_heads.rows, problem_.head_dim).value -
-                       cost_.screen(state.operand.rows, problem_.head_dim).value;
-  const double extra = static_cast<double>(state.recent_survivors - state.recent_records) / keys *
-                       cost_.score(problem_.num_heads, problem_.head_dim).value;
+  // With all heads, every key costs a refinement; with a few, each is screened and the survivors
+  // are refined. Records need the exact score either way.
+  const double refine = cost_.refine(problem_.num_heads, problem_.head_dim).value;
+  const double saved = refine - cost_.screen(state.operand.rows, problem_.head_dim).value;
+  const double extra = static_cast<double>(state.recent_survivors) / keys * refine;
   if (extra > saved) state.resume_after = kPauseKeys;
-  state.recent_screened = state.recent_survivors = state.recent_records = 0;
+  state.recent_screened = state.recent_survivors = 0;
 }
 
-/// Every rejected key must score below its bound, and its bound below the threshold.
-void RowGroup::audit_rejections(const RowState& state, const screen::Survivors& rejected) {
+/// Every key that screening rejects must score below its bound.
+void RowGroup::audit_screen(const RowState& state, const screen::Survivors& rejected) {
   const int count = list_bits(rejected, pick_);
   refine::score_keys(state.query, tile_, pick_, count, scores_, nullptr);
   for (int n = 0; n < count; ++n) {
     audit_->add(state.row, tile_.id(pick_[n]), screen::certified_bound(bounds_[pick_[n]]).value,
                 scores_[n]);
+  }
+}
+
+/// The same for the keys of pick_ that the bound over all heads rejects.
+void RowGroup::audit_refine(const RowState& state, int count, LowerBound guarded) {
+  float exact[plan::kTileKeys];
+  refine::score_keys(state.query, tile_, pick_, count, exact, nullptr);
+  refine::refine_keys(state.query, tile_, state.all_heads, guarded, pick_, count, kept_, scores_,
+                      refined_bounds_);
+  for (int n = 0; n < count; ++n) {
+    if (!rejects(UpperBound(refined_bounds_[n]), guarded)) continue;
+    audit_->add(state.row, tile_.id(pick_[n]), screen::certified_bound(refined_bounds_[n]).value,
+                exact[n]);
   }
 }
 

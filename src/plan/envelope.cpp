@@ -165,4 +165,22 @@ Envelope build_operand(const Certificate& certificate, const QueryRows& rows, co
   return envelope;
 }
 
+Envelope build_all_heads(const QueryRows& rows, const float* weights, int heads, int head_dim,
+                         ScreenOperand& scratch, AllHeadsOperand& all_heads) {
+  CertificateOptions options;
+  options.retained = heads;
+  const Certificate certificate =
+      make_certificate(rows, weights, heads, head_dim, ActivationStatistics{}, options);
+  const Envelope envelope = build_operand(certificate, rows, weights, scratch);
+  all_heads.norm_term = scratch.norm_term;
+  all_heads.low_term = scratch.low_term;
+  all_heads.floor = scratch.floor;
+  std::fill(all_heads.coefficient, all_heads.coefficient + padded_heads(heads), 0.0F);
+  for (int n = 0; n < certificate.num_retained; ++n) {
+    all_heads.coefficient[certificate.retained[static_cast<std::size_t>(n)]] =
+        scratch.coefficient[n];
+  }
+  return envelope;
+}
+
 }  // namespace dosa::plan

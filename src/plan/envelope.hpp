@@ -32,6 +32,10 @@ int reference_roundings(int heads);
 Envelope build_operand(const Certificate& certificate, const QueryRows& rows, const float* weights,
                        ScreenOperand& operand);
 
+/// The same for all heads. `scratch` is an operand placed for num heads rows.
+Envelope build_all_heads(const QueryRows& rows, const float* weights, int heads, int head_dim,
+                         ScreenOperand& scratch, AllHeadsOperand& all_heads);
+
 /// E and B from the terms (N8); separate so that a test can leave a term out.
 void set_terms(const Certificate& certificate, const Envelope& envelope, ScreenOperand& operand);
 

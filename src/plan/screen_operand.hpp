@@ -39,6 +39,17 @@ struct ScreenOperand {
   }
 };
 
+/// The bound with no head omitted: U_raw = floor + norm_term kappa + low_term lambda
+/// + sum_h coefficient_h [q^_h . k^]+. U - s is rounding alone.
+struct AllHeadsOperand {
+  float* coefficient = nullptr;  // (padded_heads) w_h 2^sq rounded up, 0 behind the last head
+  float norm_term = 0.0F, low_term = 0.0F, floor = 0.0F;
+
+  void place(Arena& arena, int heads) {
+    coefficient = arena.take<float>(static_cast<std::size_t>(padded_heads(heads)));
+  }
+};
+
 }  // namespace dosa::plan
 
 #endif  // DOSA_PLAN_SCREEN_OPERAND_HPP

@@ -91,20 +91,26 @@ __device__ void load_group(const RefineParams& params, SharedStorage<C>& shared,
   }
 }
 
+/// Starts the copies of a tile. Each thread has the id of one row; eight neighbouring lanes copy one
+/// row together, so that a request is a whole 128-byte line.
 template <class C>
 __device__ void gather_tile(const RefineParams& params, SharedStorage<C>& shared, int stage,
                             int id) {
-  const int row = static_cast<int>(threadIdx.x) - C::kConsumerThreads;
-  const bool valid = id >= 0;
-  const uint8_t* const source = params.k + (valid ? id : 0) * params.k_stride;
-  const uint32_t target = gpu::shared_address(shared.keys[stage] + row * 128);
+  const int thread = static_cast<int>(threadIdx.x) - C::kConsumerThreads;
+  const int lane = thread & 31;
+  const int piece = lane % 8;
 #pragma unroll
-  for (int piece = 0; piece < 8; ++piece) {
-    gpu::copy_async_16(target + (piece ^ (row & 7)) * 16, source + piece * 16, valid);
+  for (int i = 0; i < 8; ++i) {
+    const int in_warp = 4 * i + lane / 8;
+    const int row = thread / 32 * 32 + in_warp;
+    const int key = __shfl_sync(0xffffffffu, id, in_warp);
+    const uint32_t target = gpu::shared_address(shared.keys[stage] + row * 128);
+    gpu::copy_async_16(target + (piece ^ (row & 7)) * 16,
+                       params.k + (key >= 0 ? key : 0) * params.k_stride + piece * 16, key >= 0);
   }
-  shared.ids[stage][row] = id;
-  gpu::copy_async_4(gpu::shared_address(&shared.scales[stage][row]),
-                    params.k_scale + (valid ? id : 0), valid);
+  shared.ids[stage][thread] = id;
+  gpu::copy_async_4(gpu::shared_address(&shared.scales[stage][thread]),
+                    params.k_scale + (id >= 0 ? id : 0), id >= 0);
   gpu::copy_async_commit();
 }
 

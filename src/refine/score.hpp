@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "numeric/bounds.hpp"
 #include "plan/operands.hpp"
+#include "plan/screen_operand.hpp"
 
 namespace dosa::refine {
 
@@ -23,6 +25,21 @@ void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const s
                 int count, float* scores, ActiveHeads* active);
 void score_keys_ref(const plan::QueryPack& query, const plan::KeyTile& tile,
                     const std::uint16_t* pick, int count, float* scores, ActiveHeads* active);
+
+/// Exact scores of the picked keys that may reach the threshold. Most keys fall below it by the
+/// bound over all heads, which needs the products of the int16 rows alone and no exact arithmetic.
+/// Shapes:    pick (count); kept (count) and scores (count): position and score of what is left, in
+///            pick order; bounds (count) or null: computed bounds of all picked keys
+/// Guarantee: every picked key whose score is not below the threshold is left (E6 with no head
+/// omitted) Returns:   how many are left
+int refine_keys(const plan::QueryPack& query, const plan::KeyTile& tile,
+                const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                float* bounds);
+int refine_keys_ref(const plan::QueryPack& query, const plan::KeyTile& tile,
+                    const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                    const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                    float* bounds);
 
 /// The fp32 chain from the dot products of all padded heads (rounded once to fp32) to the score.
 /// dots (padded_heads): fused[h] for the real heads, zero behind them.

@@ -77,4 +77,31 @@ void score_keys_ref(const plan::QueryPack& query, const plan::KeyTile& tile,
   }
 }
 
+int refine_keys_ref(const plan::QueryPack& query, const plan::KeyTile& tile,
+                    const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                    const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                    float* bounds) {
+  int left = 0;
+  for (int n = 0; n < count; ++n) {
+    const int key = pick[n];
+    float sum = std::fma(all_heads.norm_term, tile.norm[key], all_heads.floor);
+    sum = std::fma(all_heads.low_term, tile.low_norm[key], sum);
+    for (int h = 0; h < query.heads; ++h) {
+      std::int32_t dot = 0;
+      for (int j = 0; j < tile.head_dim / 2; ++j) {
+        const std::int32_t pair = query.pairs[j * query.padded_heads + h];
+        const std::int16_t* row = tile.rows + key * tile.head_dim + 2 * j;
+        dot += static_cast<std::int16_t>(pair & 0xFFFF) * row[0] + (pair >> 16) * row[1];
+      }
+      sum = std::fma(all_heads.coefficient[h], relu(static_cast<float>(dot)), sum);
+    }
+    const UpperBound bound(sum * tile.factor[key]);
+    if (bounds != nullptr) bounds[n] = bound.value;
+    if (rejects(bound, guarded)) continue;
+    kept[left] = pick[n];
+    score_keys_ref(query, tile, pick + n, 1, scores + left++, nullptr);
+  }
+  return left;
+}
+
 }  // namespace dosa::refine

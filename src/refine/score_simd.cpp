@@ -26,13 +26,12 @@ inline constexpr float kDotUnit = 0x1p-18F;
 struct Batch {
   const std::int32_t* rows[kBatch];  // (D / 2) pairs of k^
   int key[kBatch];                   // position in the tile
-  bool any_low;                      // some key has a low part
 };
 
-/// acc[k][v] = q^ . k^ for kVectors vectors of heads from lane `head`, then q_lo . k^ into low.
+/// q^ . k^ for kVectors vectors of heads from lane `head`.
 template <int kVectors>
 HWY_INLINE void dots_of_heads(const plan::QueryPack& query, const Batch& batch, int head,
-                              std::int32_t* HWY_RESTRICT dots, std::int32_t* HWY_RESTRICT low) {
+                              std::int32_t* HWY_RESTRICT dots) {
   const DI di;
   const std::ptrdiff_t lanes = query.padded_heads;
   VI acc[kBatch][kVectors];
@@ -57,17 +56,21 @@ HWY_INLINE void dots_of_heads(const plan::QueryPack& query, const Batch& batch, 
       hn::Store(acc[k][v], di, dots + k * kMaxPadded + head + v * static_cast<int>(kLanes));
     }
   }
-  if (query.num_low == 0) return;
-  for (int k = 0; k < kBatch; ++k) {
-    for (int v = 0; v < kVectors; ++v) {
-      const int lane = head + v * static_cast<int>(kLanes);
-      VI sum = hn::Zero(di);
-      for (int n = 0; n < query.num_low; ++n) {
-        const VI pair = hn::Set(di, batch.rows[k][query.low_column[n]]);
-        sum = dot_pairs(sum, pair, hn::Load(di, query.low_pairs + n * lanes + lane));
-      }
-      hn::Store(sum, di, low + k * kMaxPadded + lane);
+}
+
+/// q_lo . k^ of one key, all heads.
+HWY_INLINE void low_query_dots(const plan::QueryPack& query, const std::int32_t* HWY_RESTRICT row,
+                               std::int32_t* HWY_RESTRICT low) {
+  const DI di;
+  for (int lane = 0; lane < query.padded_heads; lane += static_cast<int>(kLanes)) {
+    VI sum = hn::Zero(di);
+    for (int n = 0; n < query.num_low; ++n) {
+      const VI pair = hn::Set(di, row[query.low_column[n]]);
+      sum = dot_pairs(sum, pair,
+                      hn::Load(di, query.low_pairs +
+                                       n * static_cast<std::ptrdiff_t>(query.padded_heads) + lane));
     }
+    hn::Store(sum, di, low + lane);
   }
 }
 
@@ -171,33 +174,96 @@ HWY_INLINE ActiveHeads active_heads(const float* HWY_RESTRICT x, int padded_head
   return bits;
 }
 
+/// Integer products of a batch of keys with all heads.
+struct Products {
+  HWY_ALIGN std::int32_t dots[kBatch * kMaxPadded];  // q^ . k^
+  HWY_ALIGN std::int32_t low[kBatch * kMaxPadded];   // q_lo . k^
+};
+
+/// Keys pick[begin ..] of the tile; behind the last one, it is repeated.
+HWY_INLINE Batch take_batch(const plan::KeyTile& tile, const std::uint16_t* pick, int begin,
+                            int count) {
+  const auto* rows = reinterpret_cast<const std::int32_t*>(tile.rows);
+  Batch batch{};
+  for (int k = 0; k < kBatch; ++k) {
+    const int n = begin + k < count ? begin + k : count - 1;
+    batch.key[k] = pick != nullptr ? pick[n] : n;
+    batch.rows[k] = rows + batch.key[k] * static_cast<std::ptrdiff_t>(tile.head_dim / 2);
+  }
+  return batch;
+}
+
+HWY_INLINE void multiply_batch(const plan::QueryPack& query, const Batch& batch,
+                               Products& products) {
+  constexpr int kTwoVectors = 2 * static_cast<int>(kLanes);
+  int head = 0;
+  for (; head + kTwoVectors <= query.padded_heads; head += kTwoVectors) {
+    dots_of_heads<2>(query, batch, head, products.dots);
+  }
+  for (; head < query.padded_heads; head += static_cast<int>(kLanes)) {
+    dots_of_heads<1>(query, batch, head, products.dots);
+  }
+}
+
+HWY_INLINE float exact_score(const plan::QueryPack& query, const plan::KeyTile& tile, int key,
+                             const Products& products, int k, float* HWY_RESTRICT x) {
+  round_dots(query, tile, key, products.dots + k * kMaxPadded, products.low + k * kMaxPadded, x);
+  return score_chain(x, query.weights, query.heads, tile.scale[key]);
+}
+
 void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
                 int count, float* scores, ActiveHeads* active) {
-  HWY_ALIGN std::int32_t dots[kBatch * kMaxPadded];
-  HWY_ALIGN std::int32_t low[kBatch * kMaxPadded];
+  Products products;
   HWY_ALIGN float x[kMaxPadded];
-  constexpr int kPairOfVectors = 2 * static_cast<int>(kLanes);
-  const auto* rows = reinterpret_cast<const std::int32_t*>(tile.rows);
   for (int begin = 0; begin < count; begin += kBatch) {
-    Batch batch{};
-    for (int k = 0; k < kBatch; ++k) {
-      const int n = begin + k < count ? begin + k : count - 1;  // the last batch repeats a key
-      batch.key[k] = pick != nullptr ? pick[n] : n;
-      batch.rows[k] = rows + batch.key[k] * static_cast<std::ptrdiff_t>(tile.head_dim / 2);
-    }
-    int head = 0;
-    for (; head + kPairOfVectors <= query.padded_heads; head += kPairOfVectors) {
-      dots_of_heads<2>(query, batch, head, dots, low);
-    }
-    for (; head < query.padded_heads; head += static_cast<int>(kLanes)) {
-      dots_of_heads<1>(query, batch, head, dots, low);
-    }
+    const Batch batch = take_batch(tile, pick, begin, count);
+    multiply_batch(query, batch, products);
     for (int k = 0; k < kBatch && begin + k < count; ++k) {
-      round_dots(query, tile, batch.key[k], dots + k * kMaxPadded, low + k * kMaxPadded, x);
-      scores[begin + k] = score_chain(x, query.weights, query.heads, tile.scale[batch.key[k]]);
+      if (query.num_low != 0) low_query_dots(query, batch.rows[k], products.low + k * kMaxPadded);
+      scores[begin + k] = exact_score(query, tile, batch.key[k], products, k, x);
       if (active != nullptr) active[begin + k] = active_heads(x, query.padded_heads);
     }
   }
+}
+
+/// U of one key from its integer products.
+HWY_INLINE UpperBound all_heads_bound(const plan::QueryPack& query, const plan::KeyTile& tile,
+                                      const plan::AllHeadsOperand& all_heads, int key,
+                                      const std::int32_t* HWY_RESTRICT dots) {
+  const DF df;
+  const DI di;
+  VF sum = hn::Zero(df);
+  for (int h = 0; h < query.padded_heads; h += static_cast<int>(kLanes)) {
+    const VF x = hn::Max(hn::ConvertTo(df, hn::Load(di, dots + h)), hn::Zero(df));
+    sum = hn::MulAdd(hn::Load(df, all_heads.coefficient + h), x, sum);
+  }
+  float total = hn::GetLane(hn::SumOfLanes(df, sum)) + all_heads.floor;
+  total += all_heads.norm_term * tile.norm[key];
+  total += all_heads.low_term * tile.low_norm[key];
+  return UpperBound(total * tile.factor[key]);
+}
+
+int refine_keys(const plan::QueryPack& query, const plan::KeyTile& tile,
+                const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                float* bounds) {
+  Products products;
+  HWY_ALIGN float x[kMaxPadded];
+  int left = 0;
+  for (int begin = 0; begin < count; begin += kBatch) {
+    const Batch batch = take_batch(tile, pick, begin, count);
+    multiply_batch(query, batch, products);
+    for (int k = 0; k < kBatch && begin + k < count; ++k) {
+      const UpperBound bound =
+          all_heads_bound(query, tile, all_heads, batch.key[k], products.dots + k * kMaxPadded);
+      if (bounds != nullptr) bounds[begin + k] = bound.value;
+      if (rejects(bound, guarded)) continue;
+      if (query.num_low != 0) low_query_dots(query, batch.rows[k], products.low + k * kMaxPadded);
+      kept[left] = pick[begin + k];
+      scores[left++] = exact_score(query, tile, batch.key[k], products, k, x);
+    }
+  }
+  return left;
 }
 
 #else  // DOSA_SIMD
@@ -205,6 +271,13 @@ void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const s
 void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
                 int count, float* scores, ActiveHeads* active) {
   score_keys_ref(query, tile, pick, count, scores, active);
+}
+
+int refine_keys(const plan::QueryPack& query, const plan::KeyTile& tile,
+                const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                float* bounds) {
+  return refine_keys_ref(query, tile, all_heads, guarded, pick, count, kept, scores, bounds);
 }
 
 #endif  // DOSA_SIMD
@@ -217,10 +290,19 @@ HWY_AFTER_NAMESPACE();
 namespace dosa::refine {
 
 HWY_EXPORT(score_keys);
+HWY_EXPORT(refine_keys);
 
 void score_keys(const plan::QueryPack& query, const plan::KeyTile& tile, const std::uint16_t* pick,
                 int count, float* scores, ActiveHeads* active) {
   HWY_DYNAMIC_DISPATCH(score_keys)(query, tile, pick, count, scores, active);
+}
+
+int refine_keys(const plan::QueryPack& query, const plan::KeyTile& tile,
+                const plan::AllHeadsOperand& all_heads, LowerBound guarded,
+                const std::uint16_t* pick, int count, std::uint16_t* kept, float* scores,
+                float* bounds) {
+  return HWY_DYNAMIC_DISPATCH(refine_keys)(query, tile, all_heads, guarded, pick, count, kept,
+                                           scores, bounds);
 }
 
 }  // namespace dosa::refine
