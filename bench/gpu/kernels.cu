@@ -55,7 +55,7 @@ Setup prepare(const dosa_problem& problem, int rows) {
   DOSA_CUDA(plan::launch_key_meta_sm90(problem.k, problem.k_stride, problem.k_scale,
                                        problem.num_keys, setup.units, setup.meta, nullptr));
   const plan::RowSetup rows_setup{nullptr, nullptr, static_cast<int>(problem.num_keys),
-                                  setup.blocks, false, 1};
+                                  setup.blocks, false, 0};
   DOSA_CUDA(plan::launch_row_setup_sm90(rows_setup, setup.state, setup.orders, nullptr));
   DOSA_CUDA(cudaDeviceSynchronize());
   return setup;
@@ -111,7 +111,7 @@ void time_screen(const dosa_problem& problem, const Setup& setup, int screen_row
   report(name, flops, peak, [&] {
     for (int begin = 0; begin < setup.units; begin += kRoundUnits) {
       params.round = {setup.orders, setup.blocks, 0, begin,
-                      std::min(begin + kRoundUnits, setup.units), 0};
+                      std::min(begin + kRoundUnits, setup.units), gpu::Kind::kEvery};
       DOSA_CUDA(screen::launch_screen_sm90(params, screen_rows, 132, nullptr));
     }
   });
@@ -127,7 +127,7 @@ void time_dense(const dosa_problem& problem, const Setup& setup, bool store, dou
       problem.q, static_cast<int64_t>(setup.rows) * problem.num_heads, 128, 128);
   params.key_meta = setup.meta;
   params.rows = setup.state;
-  params.round = {setup.orders, setup.blocks, 0, 0, setup.units, 0};
+  params.round = {setup.orders, setup.blocks, 0, 0, setup.units, gpu::Kind::kEvery};
   params.weights = problem.weights;
   params.weights_stride = problem.weights_stride;
   params.heads = problem.num_heads;

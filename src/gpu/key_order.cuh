@@ -15,8 +15,15 @@ constexpr int kMaxBlocks = 256;  // blocks of one launch
 struct KeyOrder {
   int first_unit;
   int units;   // 0: no row of the block sees a key
-  int stride;  // coprime to units
-  int active;  // bit m set: kernels of kind m process this block
+  int stride;      // coprime to units
+  int split_from;  // place from which on the block's rounds are of kind kLate
+};
+
+/// Which blocks of rows a kernel of a round processes.
+enum class Kind : int {
+  kEvery,  // all of them
+  kEarly,  // those whose split_from lies behind the round's begin
+  kLate    // the others
 };
 
 /// Unit at place `index` of the order.
@@ -36,11 +43,12 @@ struct Round {
   int columns;
   int begin;
   int end;
-  int kind;  // only blocks with this bit in `active`
+  Kind kind;
 };
 
 __device__ __forceinline__ int round_units(const Round& round, const KeyOrder& order) {
-  if (((order.active >> round.kind) & 1) == 0) return 0;
+  const bool late = round.begin >= order.split_from;
+  if ((round.kind == Kind::kEarly && late) || (round.kind == Kind::kLate && !late)) return 0;
   const int end = order.units < round.end ? order.units : round.end;
   return end > round.begin ? end - round.begin : 0;
 }

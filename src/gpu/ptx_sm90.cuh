@@ -111,6 +111,11 @@ __device__ __forceinline__ void named_barrier_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+/// bar.arrive: counts this warp in on a named barrier without waiting.
+__device__ __forceinline__ void named_barrier_arrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
 /// setmaxnreg.inc
 template <int kRegisters>
 __device__ __forceinline__ void registers_grow() {

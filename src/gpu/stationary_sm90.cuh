@@ -2,8 +2,9 @@
 // Keys streamed past 512 stationary columns: the product pipeline of screening and dense scoring.
 //
 // One CTA keeps 4 tiles of 128 columns (query heads or screening rows) in shared memory and streams
-// units of 256 keys. Two consumer warpgroups multiply 64 keys by 128 columns at a time into one of
-// two accumulator sets, and work on the finished set while the tensor cores fill the other.
+// units of 256 keys. Each of four consumer warpgroups owns one tile: it multiplies 64 keys at a time
+// with its 128 columns and finishes them while the tensor cores work for the others. What belongs
+// to its columns (weights, coefficients) stays in its registers.
 #pragma once
 
 #include <cuda.h>
@@ -16,21 +17,21 @@
 namespace dosa::gpu {
 
 struct StationaryConfig {
-  static constexpr int kHeadBytes = 128;      // one swizzled row
-  static constexpr int kColumnTiles = 4;      // 4 x 128 columns: a key is read once per 512 columns
+  static constexpr int kHeadBytes = 128;  // one swizzled row
+  static constexpr int kColumnTiles = 4;  // 4 x 128 columns: a key is read once per 512 columns
   static constexpr int kTileColumns = 128;
-  static constexpr int kStages = 4;           // 4 x 32 KiB of keys in flight
-  static constexpr int kConsumers = 2;        // warpgroups; each needs two sets of 64 accumulators
-  static constexpr int kConsumerThreads = kConsumers * 128;
-  static constexpr int kThreads = kConsumerThreads + 128;
-  static constexpr int kConsumerRegisters = 240;
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kSubTiles = kUnitKeys / (64 * kConsumers);
-  static constexpr int kConsumerBarrier = 1;  // named barrier of the consumers alone
+  static constexpr int kStages = 4;  // 4 x 32 KiB of keys in flight
+  static constexpr int kConsumerThreads = kColumnTiles * 128;
+  static constexpr int kThreads = kConsumerThreads + 128;  // the producer's group gives up registers
+  static constexpr int kConsumerRegisters = 112;
+  static constexpr int kProducerRegisters = 32;
+  static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;  // what ptxas gives each thread
+  static_assert(kConsumerThreads * kConsumerRegisters + 128 * kProducerRegisters <=
+                    kThreads * kLaunchRegisters,
+                "registers only move inside what the CTA was launched with; more waits for ever");
+  static constexpr int kSubTiles = kUnitKeys / 64;
   static constexpr int kColumnTileBytes = kTileColumns * kHeadBytes;
   static constexpr int kUnitBytes = kUnitKeys * kHeadBytes;
-  static_assert(kSubTiles * 64 * kConsumers == kUnitKeys, "warpgroups share a unit evenly");
-  static_assert(kColumnTiles % 2 == 0, "a tile's accumulator set is its parity");
 };
 
 /// What every kernel of this shape needs.
@@ -62,7 +63,7 @@ struct StationaryShared {
   uint64_t columns_full;
   uint64_t columns_empty;
   WorkSplit split;
-  typename Epilogue::Shared epilogue;
+  typename Epilogue::Shared epilogue[Config::kColumnTiles];
 };
 
 /// One elected thread: loads the columns of each segment and streams its units.
@@ -128,63 +129,43 @@ __device__ KeyPair read_key_pair(const StationaryShared<Epilogue>& shared, uint3
   return keys;
 }
 
-/// A consumer warpgroup: products of tile t run while the epilogue finishes tile t - 1. Nothing is
-/// in flight when a loop turns (ptxas would serialise the products); the other warpgroup's products
-/// fill that gap.
+/// A consumer warpgroup: all keys of its segments against its own 128 columns.
 template <class Epilogue>
 __device__ void stationary_consumer(const typename Epilogue::Params& params,
                                     StationaryShared<Epilogue>& shared, int64_t from, int64_t to) {
   using Config = StationaryConfig;
   const int thread = static_cast<int>(threadIdx.x);
-  const int group = __shfl_sync(0xffffffffu, thread / 128, 0);
+  const int tile = __shfl_sync(0xffffffffu, thread / 128, 0);
   const int lane_row = (thread % 128) / 32 * 16 + (thread & 31) / 4;
-  float sets[2][64];
+  const uint64_t columns = matrix_descriptor(shared.columns[tile]);
+  float products[64];
   uint32_t used = 0;
   uint32_t segments = 0;
-  Epilogue epilogue;
-  uint64_t columns[Config::kColumnTiles];
-#pragma unroll
-  for (int tile = 0; tile < Config::kColumnTiles; ++tile) {
-    columns[tile] = matrix_descriptor(shared.columns[tile]);
-  }
   while (from < to) {
     const Segment segment = shared.split.at(params.round, from, to);
-    named_barrier_sync(Config::kConsumerBarrier, Config::kConsumerThreads);
-    epilogue.load_rows(params, shared.epilogue, segment, thread);
-    named_barrier_sync(Config::kConsumerBarrier, Config::kConsumerThreads);
+    Epilogue epilogue;
+    named_barrier_sync(1 + tile, 128);  // the warpgroup is done with the last segment's rows
+    epilogue.begin_segment(params, shared.epilogue[tile], segment, tile);
+    named_barrier_sync(1 + tile, 128);
     barrier_wait(&shared.columns_full, segments & 1);
     for (int i = 0; i < segment.count; ++i, ++used) {
       const uint32_t stage = used % Config::kStages;
       barrier_wait(&shared.keys_full[stage], (used / Config::kStages) & 1);
 #pragma unroll 1
       for (int sub = 0; sub < Config::kSubTiles; ++sub) {
-        const int first_row = (sub * Config::kConsumers + group) * 64;
-        const uint64_t keys =
-            matrix_descriptor(shared.keys[stage] + first_row * Config::kHeadBytes);
-        issue_products(sets[0], keys, columns[0]);
-        issue_products(sets[1], keys, columns[1]);
+        issue_products(products,
+                       matrix_descriptor(shared.keys[stage] + sub * 64 * Config::kHeadBytes),
+                       columns);
         const KeyPair pair =
-            read_key_pair<Epilogue>(shared, stage, segment.begin + i, first_row + lane_row);
-        wgmma_wait<1>();
-        pin_registers(sets[0]);
-        epilogue.template tile<0>(params, shared.epilogue, sets[0], pair);
-        issue_products(sets[0], keys, columns[2]);
-        wgmma_wait<1>();
-        pin_registers(sets[1]);
-        epilogue.template tile<1>(params, shared.epilogue, sets[1], pair);
-        issue_products(sets[1], keys, columns[3]);
-        wgmma_wait<1>();
-        pin_registers(sets[0]);
-        epilogue.template tile<2>(params, shared.epilogue, sets[0], pair);
+            read_key_pair<Epilogue>(shared, stage, segment.begin + i, sub * 64 + lane_row);
         wgmma_wait<0>();
-        pin_registers(sets[1]);
+        pin_registers(products);
         if (sub == Config::kSubTiles - 1) barrier_arrive(&shared.keys_empty[stage]);
-        epilogue.template tile<3>(params, shared.epilogue, sets[1], pair);
-        epilogue.finish(params, shared.epilogue, segment, pair);
+        epilogue.finish(params, shared.epilogue[tile], segment, products, pair);
       }
     }
     barrier_arrive(&shared.columns_empty);
-    epilogue.end_segment(params, shared.epilogue, segment);
+    epilogue.end_segment(params);
     from += segment.count;
     ++segments;
   }
