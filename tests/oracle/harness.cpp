@@ -191,6 +191,12 @@ std::ostream& operator<<(std::ostream& out, const dosa_options& o) {
              << " limit=" << o.workspace_limit << "}";
 }
 
+std::string describe(const dosa_options& options) {
+  std::ostringstream text;
+  text << options;
+  return text.str();
+}
+
 Outcome run(const Problem& problem, const Request& request, const dosa_options& options,
             const Layout& layout) {
   Outcome outcome;

@@ -53,6 +53,7 @@ class Arguments {
 /// Default options, in the form and order of a request.
 [[nodiscard]] dosa_options make_options(const Request& request = {});
 std::ostream& operator<<(std::ostream& out, const dosa_options& options);
+[[nodiscard]] std::string describe(const dosa_options& options);
 
 struct Outcome {
   dosa_status status = DOSA_OK;

