@@ -191,6 +191,7 @@ class Run {
     survivors.round = params.round;
     survivors.masks = buffers_.masks;
     survivors.mask_units = shape_.mask_units;
+    survivors.screen_rows = shape_.screen_rows;
     survivors.num_keys = shape_.num_keys;
     survivors.orders = buffers_.orders;
     survivors.lists = buffers_.lists;
@@ -227,7 +228,7 @@ class Run {
       dense_round(refine::Sink::kRecord, gpu::Kind::kEarly, range);
       mark("reduce");
       const bool last = range.end == shape_.units;
-      if (!last) reduce(std::max(1, shape_.topk / 8), nullptr);
+      if (!last) reduce(std::max(1, shape_.topk / kReduceShare), nullptr);
     }
     reduce(1, nullptr);
   }

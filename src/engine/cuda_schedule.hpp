@@ -9,7 +9,8 @@ namespace dosa::engine {
 
 constexpr int kFirstUnits = 32;          // 8K spread keys: every score becomes a record
 constexpr int kSampleUnits = 4;          // of them, 1,024 keys measure how often heads are active
-constexpr int kMostScreenedUnits = 256;  // 64K keys between two raises of the threshold
+constexpr int kMostScreenedUnits = 512;  // 128K keys between two raises of the threshold
+constexpr int kReduceShare = 4;          // records grow by K / 4 before a row is reduced again
 constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
 constexpr int kDenseKeysPerTopk = 16;    // K / 16 K = 6% of the keys pass when screening begins
 constexpr int kLeastScreenedKeys = 96 * 1024;  // shorter contexts are scored densely

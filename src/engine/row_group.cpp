@@ -112,7 +112,7 @@ void RowGroup::start_row(std::int64_t row, RowState& state) {
   state.stats = {};
   state.stats.visible = state.window.length();
   state.stats.first_threshold = state.stats.last_threshold = state.stats.kth_score =
-      -std::numeric_limits<float>::infinity();
+      state.fixed_threshold = -std::numeric_limits<float>::infinity();
   state.path = RowPath::kScoreAll;
   state.slack_sum = state.threshold_sum = 0.0;
   state.slack_count = state.recent_screened = state.recent_survivors = state.resume_after = 0;
