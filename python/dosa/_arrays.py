@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of any library as the extension reads them: views of the same memory, never copies."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from dosa._errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+Element = Literal["code", "float32", "int32"]
+
+_EXPECTED = {"code": "float8_e4m3fn, or uint8 holding its codes"}
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """Any array that exports its memory through DLPack: NumPy, PyTorch, JAX, CuPy, ..."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a capsule."""
+
+    def __dlpack_device__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return (device type, device id)."""
+
+
+def is_tensor(value: object) -> bool:
+    """Say whether `value` is a torch tensor, without importing torch."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and isinstance(value, tensor)
+
+
+def view(name: str, value: object, element: Element) -> object:
+    """Return an object whose memory the extension can take; None stays None.
+
+    The extension checks device, dtype, rank, shape, strides, alignment of what it gets. Here is
+    checked what DLPack does not tell, or what cannot be exported.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        Naming the argument, what was found and what is expected.
+    """
+    if value is None:
+        return None
+    if is_tensor(value):
+        return _of_tensor(name, value, element)  # type: ignore[arg-type]
+    if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        value = _of_jax(name, value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return _of_ndarray(name, value, element)
+    return value
+
+
+def _wrong_dtype(name: str, dtype: object, element: Element) -> ArgumentTypeError:
+    found = str(dtype).removeprefix("torch.")
+    return ArgumentTypeError.of(name, f"dtype {found}", _EXPECTED.get(element, element))
+
+
+def _of_tensor(name: str, tensor: Tensor, element: Element) -> object:
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise ArgumentError.of(name, f"a tensor on {tensor.device}", "a tensor on cpu")
+    if tensor.layout is not torch.strided:
+        raise ArgumentError.of(name, f"a {tensor.layout} tensor", "a dense tensor")
+    if tensor.requires_grad:
+        raise ArgumentError.of(name, "a tensor that requires grad", f"{name}.detach()")
+    if tensor.is_neg():
+        raise ArgumentError.of(name, "a lazily negated view", f"{name}.resolve_neg()")
+    expected = {"float32": torch.float32, "int32": torch.int32}.get(element, torch.uint8)
+    if element == "code" and tensor.dtype == torch.float8_e4m3fn:
+        tensor = tensor.view(torch.uint8)  # not every version exports float8
+    if tensor.dtype != expected:
+        raise _wrong_dtype(name, tensor.dtype, element)
+    _check_storage(name, tensor)
+    return tensor
+
+
+def _check_storage(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose storage was resized under it: it goes on to claim its shape."""
+    if tensor.numel() == 0:
+        return
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = tensor.storage_offset() + sum((extent - 1) * stride for extent, stride in steps)
+    needed = (last + 1) * tensor.element_size()
+    found = tensor.untyped_storage().nbytes()
+    if found < needed:
+        expected = f"at least {needed} bytes for its shape {tuple(tensor.shape)}"
+        raise ArgumentError.of(name, f"a storage of {found} bytes (freed or resized?)", expected)
+
+
+def _of_ndarray(name: str, array: np.ndarray[Any, Any], element: Element) -> object:
+    import numpy as np
+
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentTypeError.of(name, "a masked array", "a plain array")
+    if element == "code" and array.dtype.name == "float8_e4m3fn":
+        array = array.view(np.uint8)
+    if array.dtype != (np.uint8 if element == "code" else np.dtype(element)):
+        raise _wrong_dtype(name, array.dtype, element)
+    if any(stride % array.itemsize for stride in array.strides):
+        expected = f"multiples of the item size {array.itemsize}"
+        raise ArgumentError.of(name, f"byte strides {array.strides}", expected)
+    return array
+
+
+def _of_jax(name: str, array: Any) -> object:
+    """On the host a JAX array shares its memory with NumPy, also where DLPack lacks its dtype."""
+    import numpy as np
+
+    if not hasattr(array, "is_deleted"):
+        return array
+    if array.is_deleted():
+        raise ArgumentError.of(name, "a deleted JAX array", "a live one")
+    platforms = sorted({device.platform for device in array.devices()})
+    if platforms != ["cpu"] or len(array.devices()) != 1:
+        found = f"a JAX array on {len(array.devices())} device(s) of {', '.join(platforms)}"
+        raise ArgumentError.of(name, found, "one on a single cpu device")
+    return np.asarray(array)
