@@ -18,7 +18,7 @@ case ${1:-build} in
   build) ;;
   ci)
     packages+=(git ca-certificates ccache libbenchmark-dev clang-format-14 clang-14 libomp-14-dev
-               libclang-rt-14-dev)
+               libclang-rt-14-dev python3-venv python3-dev)
     ;;
   *)
     echo "$0: unknown group '$1', expected build or ci" >&2
