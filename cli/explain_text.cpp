@@ -94,8 +94,8 @@ std::string heads_table(const Explanation& found) {
   std::vector<int> order(static_cast<std::size_t>(found.problem.num_heads));
   std::iota(order.begin(), order.end(), 0);
   const auto role_order = [&](int head) {
-    const int role = certificate.role[head];
-    return role == kZeroWeight ? int{kIgnored} + 1 : role;
+    const bool zero = certificate.role[head] == kZeroWeight;
+    return zero ? int{kIgnored} + 1 : int{certificate.role[head]};
   };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return role_order(a) != role_order(b) ? role_order(a) < role_order(b)

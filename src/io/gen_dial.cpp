@@ -190,6 +190,7 @@ double parse_parameter(const Row& row, std::string_view text) {
 const std::vector<DialValues>& dial_values() {
   static const std::vector<DialValues> kList = [] {
     std::vector<DialValues> list;
+    list.reserve(kRows.size());
     for (const Row& row : kRows) {
       list.push_back(row.text);
     }

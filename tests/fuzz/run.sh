@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_FOLDER [libFuzzer options]: builds the fuzz targets with clang 14 and runs each on its
+# run.sh BUILD_FOLDER [libFuzzer options]: builds the fuzz target with clang 14 and runs it on its
 # corpus, 30 seconds unless the options say otherwise. New inputs stay in BUILD_FOLDER.
 set -euo pipefail
 if [ $# -eq 0 ]; then

@@ -31,10 +31,10 @@ TEST(Read, AcceptsATensor) {
 }
 
 TEST(Read, AcceptsPaddingMetadataScalarsAndZeroSizes) {
-  const std::string header =
-      R"({"__metadata__":{"x":"y","":"\u00e9"},"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
-      R"("z":{"data_offsets":[8,8],"shape":[0,7],"dtype":"F8_E4M3"},)"
-      R"("y":{"dtype":"U8","shape":[3,0],"data_offsets":[0,0]}}   )";
+  const std::string header = R"({"__metadata__":{"x":"y","":"\u00e9"},)"
+                             R"("s":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+                             R"("z":{"data_offsets":[8,8],"shape":[0,7],"dtype":"F8_E4M3"},)"
+                             R"("y":{"dtype":"U8","shape":[3,0],"data_offsets":[0,0]}}   )";
   const std::string file = raw_file(header, 8);
   const SafeTensors parsed = SafeTensors::parse(test::bytes_of(file));
   EXPECT_EQ(parsed.metadata(), (Metadata{{"x", "y"}, {"", "\u00e9"}}));
