@@ -3,19 +3,23 @@
 
 TRACE ?= tests/data/code_small.safetensors
 
-.PHONY: help build demo test
+.PHONY: help configure build demo test
 help:
-	@echo "make demo   install what is missing, build, select the Top-K of a small real trace"
-	@echo "make test   install what is missing, build, run all tests"
-	@echo "make build  install what is missing, build build/release/dosa"
+	@echo "make demo   install what is missing, build the command, select the Top-K of a small trace"
+	@echo "make test   install what is missing, build everything, run all tests"
+	@echo "make build  install what is missing, build build/release/dosa and the libraries"
 
-build:
+configure:
 	@scripts/install_deps.sh
 	@cmake --preset release
-	@cmake --build --preset release
 
-demo: build
+build: configure
+	@cmake --build --preset release --target dosa dosa_static dosa_command
+
+demo: configure
+	@cmake --build --preset release --target dosa_command
 	build/release/dosa run $(TRACE)
 
-test: build
+test: configure
+	@cmake --build --preset release
 	@ctest --preset release
