@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "gpu/device_inputs.hpp"
+#include "device_inputs.cuh"
 #include "gpu/tensor_map.hpp"
 #include "plan/prepare_sm90.cuh"
 #include "plan/screen_layout_sm90.cuh"
@@ -18,7 +18,7 @@
 namespace dosa::bench {
 namespace {
 
-constexpr int kRoundUnits = 256;  // as the engine's largest screened round
+constexpr int kRoundUnits = 512;  // as the engine's largest screened round
 
 template <class T>
 T* allocate(int64_t count) {
@@ -54,8 +54,8 @@ Setup prepare(const dosa_problem& problem, int rows) {
   setup.orders = allocate<gpu::KeyOrder>(setup.blocks);
   DOSA_CUDA(plan::launch_key_meta_sm90(problem.k, problem.k_stride, problem.k_scale,
                                        problem.num_keys, setup.units, setup.meta, nullptr));
-  const plan::RowSetup rows_setup{nullptr, nullptr, static_cast<int>(problem.num_keys),
-                                  setup.blocks, false, 0};
+  const plan::RowSetup rows_setup{nullptr,      nullptr, static_cast<int>(problem.num_keys),
+                                  setup.blocks, false,   0};
   DOSA_CUDA(plan::launch_row_setup_sm90(rows_setup, setup.state, setup.orders, nullptr));
   DOSA_CUDA(cudaDeviceSynchronize());
   return setup;
@@ -97,21 +97,23 @@ void time_screen(const dosa_problem& problem, const Setup& setup, int screen_row
   std::vector<float> host(floats, 0.01f);
   DOSA_CUDA(cudaMemcpy(coefficients, host.data(), floats * 4, cudaMemcpyHostToDevice));
   params.keys = gpu::make_row_map(problem.k, problem.num_keys, 128, gpu::kUnitKeys);
-  params.columns = gpu::make_row_map(operand, operand_rows, 128, 128);
+  params.columns =
+      gpu::make_row_map(operand, operand_rows, 128, plan::ScreenLayout::tile_columns(screen_rows));
   params.key_meta = setup.meta;
   params.rows = setup.state;
   params.coefficients = coefficients;
   params.mask_units = kRoundUnits;
-  params.masks = allocate<uint32_t>(static_cast<int64_t>(setup.blocks) * kRoundUnits *
-                                    screen::kMaskWords);
+  params.masks =
+      allocate<uint32_t>(static_cast<int64_t>(setup.blocks) * kRoundUnits * screen::kMaskWords);
   char name[32];
   std::snprintf(name, sizeof name, "screen R' = %d", screen_rows);
-  const double flops = 2.0 * 128 * static_cast<double>(operand_rows) *
-                       static_cast<double>(problem.num_keys);
+  const double flops =
+      2.0 * 128 * static_cast<double>(operand_rows) * static_cast<double>(problem.num_keys);
   report(name, flops, peak, [&] {
     for (int begin = 0; begin < setup.units; begin += kRoundUnits) {
-      params.round = {setup.orders, setup.blocks, 0, begin,
-                      std::min(begin + kRoundUnits, setup.units), gpu::Kind::kEvery};
+      params.round = {
+          setup.orders,     setup.blocks, 0, begin, std::min(begin + kRoundUnits, setup.units),
+          gpu::Kind::kEvery};
       DOSA_CUDA(screen::launch_screen_sm90(params, screen_rows, 132, nullptr));
     }
   });
@@ -123,8 +125,8 @@ void time_screen(const dosa_problem& problem, const Setup& setup, int screen_row
 void time_dense(const dosa_problem& problem, const Setup& setup, bool store, double peak) {
   refine::DenseParams params{};
   params.keys = gpu::make_row_map(problem.k, problem.num_keys, 128, gpu::kUnitKeys);
-  params.columns = gpu::make_row_map(
-      problem.q, static_cast<int64_t>(setup.rows) * problem.num_heads, 128, 128);
+  params.columns =
+      gpu::make_row_map(problem.q, static_cast<int64_t>(setup.rows) * problem.num_heads, 128, 128);
   params.key_meta = setup.meta;
   params.rows = setup.state;
   params.round = {setup.orders, setup.blocks, 0, 0, setup.units, gpu::Kind::kEvery};
@@ -136,14 +138,14 @@ void time_dense(const dosa_problem& problem, const Setup& setup, bool store, dou
   if (store) params.scores = allocate<float>(setup.rows * problem.num_keys);
   if (!store) {  // closed rows: the cost of finding that nothing passes
     std::vector<float> high(setup.rows, 1e30f);
-    DOSA_CUDA(cudaMemcpy(setup.state.floor_score, high.data(), high.size() * 4,
-                         cudaMemcpyHostToDevice));
+    DOSA_CUDA(
+        cudaMemcpy(setup.state.floor_score, high.data(), high.size() * 4, cudaMemcpyHostToDevice));
   }
   char name[32];
   std::snprintf(name, sizeof name, "dense %s H = %d", store ? "store" : "record",
                 problem.num_heads);
-  const double flops = 2.0 * 128 * setup.rows * problem.num_heads *
-                       static_cast<double>(problem.num_keys);
+  const double flops =
+      2.0 * 128 * setup.rows * problem.num_heads * static_cast<double>(problem.num_keys);
   report(name, flops, peak, [&] {
     DOSA_CUDA(refine::launch_dense_sm90(params, problem.num_heads,
                                         store ? refine::Sink::kStore : refine::Sink::kRecord, 132,
@@ -166,7 +168,7 @@ int main(int argc, char** argv) {
       fill_random(inputs, 6, 1);
       const Setup setup = prepare(inputs.problem, queries);
       if (heads == 32) {
-        for (const int rows : {8, 16, 32}) time_screen(inputs.problem, setup, rows, peak);
+        for (const int rows : {8, 16, 24, 32}) time_screen(inputs.problem, setup, rows, peak);
       }
       time_dense(inputs.problem, setup, true, peak);
       time_dense(inputs.problem, setup, false, peak);

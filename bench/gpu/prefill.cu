@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "device_inputs.cuh"
 #include "engine/cuda_run.hpp"
-#include "gpu/device_inputs.hpp"
 
 namespace dosa::bench {
 namespace {
@@ -54,9 +54,7 @@ Arguments parse(int argc, char** argv) {
 /// Events between phases; times per phase are summed.
 class PhaseTimer {
  public:
-  static void mark(void* user, const char* phase) {
-    static_cast<PhaseTimer*>(user)->add(phase);
-  }
+  static void mark(void* user, const char* phase) { static_cast<PhaseTimer*>(user)->add(phase); }
 
   void add(const char* phase) {
     cudaEvent_t event = nullptr;
@@ -199,10 +197,9 @@ void run(const Arguments& arguments) {
   const double flops = 2.0 * 128.0 * static_cast<double>(arguments.queries) *
                        static_cast<double>(arguments.keys) * arguments.heads;
   const double floor_ms = flops / (arguments.peak * 1e12) * 1e3;
-  std::printf("Q %lld N %lld H %d K %d retained %d %s\n",
-              static_cast<long long>(arguments.queries), static_cast<long long>(arguments.keys),
-              arguments.heads, arguments.topk, arguments.retained,
-              arguments.files.empty() ? "random" : arguments.files.c_str());
+  std::printf("Q %lld N %lld H %d K %d retained %d %s\n", static_cast<long long>(arguments.queries),
+              static_cast<long long>(arguments.keys), arguments.heads, arguments.topk,
+              arguments.retained, arguments.files.empty() ? "random" : arguments.files.c_str());
   std::vector<Result> results;
   for (size_t at = 0; at <= arguments.modes.size();) {
     const size_t comma = std::min(arguments.modes.find(',', at), arguments.modes.size());

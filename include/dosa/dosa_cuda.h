@@ -5,8 +5,8 @@
  * The structures are those of dosa.h; their data pointers are DEVICE pointers, the structures
  * themselves lie in host memory and are read before the call returns.
  *
- * Model    Scores are those of the `sm90` model (docs/numerics.md): bit for bit what the FP8 prefill
- *          kernel of today's serving engines computes. Same bytes for every mode and repetition.
+ * Model    Scores are those of the `sm90` model (docs/numerics.md): bit for bit what the FP8
+ * prefill kernel of today's serving engines computes. Same bytes for every mode and repetition.
  * Stream   Work is enqueued on `stream` (a cudaStream_t; null is the default stream). Nothing is
  *          allocated, nothing is read back, nothing waits; a call may be captured in a CUDA graph.
  * Checks   Shapes, strides, alignment, options and the workspace's size are checked before anything
@@ -54,9 +54,10 @@ DOSA_API dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_op
 /* What the last dosa_cuda_topk on this workspace did; `counters` is host memory.
  * Waits for the stream: for tests and measurements, not for capture. */
 typedef struct dosa_cuda_counters {
-  size_t struct_size;       /* sizeof(dosa_cuda_counters), set by the caller */
-  int64_t refined;          /* (group, key) pairs listed for refinement */
-  int64_t recovered_rows;   /* rows scored again because records were lost or nothing could be proven */
+  size_t struct_size; /* sizeof(dosa_cuda_counters), set by the caller */
+  int64_t refined;    /* (group, key) pairs listed for refinement */
+  int64_t
+      recovered_rows; /* rows scored again because records were lost or nothing could be proven */
 } dosa_cuda_counters;
 DOSA_API dosa_status dosa_cuda_read_counters(const void* workspace, dosa_cuda_counters* counters,
                                              void* stream);

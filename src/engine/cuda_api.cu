@@ -131,10 +131,10 @@ dosa_status check_inputs(const dosa_problem& problem, const dosa_options& option
   const bool queries = problem.num_queries > 0;
   const bool keys = problem.num_keys > 0;
   const int64_t row = static_cast<int64_t>(problem.num_heads) * kHeadDim;
-  const Range strides[] = {{"problem.q_stride", problem.q_stride, row, INT64_MAX},
-                           {"problem.k_stride", problem.k_stride, kHeadDim, INT32_MAX},
-                           {"problem.weights_stride", problem.weights_stride, problem.num_heads,
-                            INT64_MAX}};
+  const Range strides[] = {
+      {"problem.q_stride", problem.q_stride, row, INT64_MAX},
+      {"problem.k_stride", problem.k_stride, kHeadDim, INT32_MAX},
+      {"problem.weights_stride", problem.weights_stride, problem.num_heads, INT64_MAX}};
   dosa_status status = check_ranges(strides);
   if (status != DOSA_OK) return status;
   if (problem.k_stride % static_cast<int64_t>(kPointerAlignment) != 0) {
@@ -144,15 +144,15 @@ dosa_status check_inputs(const dosa_problem& problem, const dosa_options& option
   }
   const bool slots = options.index_form == DOSA_INDEX_SLOT && queries;
   const bool offsets = options.index_form == DOSA_INDEX_OFFSET && queries;
-  const Pointer pointers[] = {{"problem.q", problem.q, kPointerAlignment, queries},
-                              {"problem.k", problem.k, kPointerAlignment, keys},
-                              {"problem.k_scale", problem.k_scale, sizeof(float), keys},
-                              {"problem.weights", problem.weights, sizeof(float), queries},
-                              {"problem.k_start", problem.k_start, sizeof(int32_t), false},
-                              {"problem.k_end", problem.k_end, sizeof(int32_t), false},
-                              {"problem.index_offset", problem.index_offset, sizeof(int32_t),
-                               offsets},
-                              {"problem.page_table", problem.page_table, sizeof(int32_t), slots}};
+  const Pointer pointers[] = {
+      {"problem.q", problem.q, kPointerAlignment, queries},
+      {"problem.k", problem.k, kPointerAlignment, keys},
+      {"problem.k_scale", problem.k_scale, sizeof(float), keys},
+      {"problem.weights", problem.weights, sizeof(float), queries},
+      {"problem.k_start", problem.k_start, sizeof(int32_t), false},
+      {"problem.k_end", problem.k_end, sizeof(int32_t), false},
+      {"problem.index_offset", problem.index_offset, sizeof(int32_t), offsets},
+      {"problem.page_table", problem.page_table, sizeof(int32_t), slots}};
   status = check_pointers(pointers);
   if (status != DOSA_OK || !slots) return status;
   const Range pages[] = {{"problem.page_size", problem.page_size, 1, INT32_MAX},

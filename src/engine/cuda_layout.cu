@@ -37,16 +37,13 @@ class Carver {
 
 int pad_heads(int heads) { return heads <= 32 ? 32 : (heads <= 64 ? 64 : 128); }
 
-int round_up(int64_t value, int step) {
-  return static_cast<int>((value + step - 1) / step * step);
-}
+int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
 /// R' for r retained heads: the narrowest kernel that holds them and the aggregate's rows.
-int pick_screen_rows(int retained) {
-  constexpr int kDefault = 16;
-  if (retained == 0) return kDefault;
+int pick_screen_rows(int retained, int padded_heads) {
+  if (retained == 0) return padded_heads <= 32 ? 16 : 24;
   const int wanted = retained + plan::ScreenLayout::kAuxiliaryRows;
-  return wanted <= 8 ? 8 : (wanted <= 16 ? 16 : 32);
+  return std::min((wanted + 7) / 8 * 8, 32);
 }
 
 CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
@@ -94,7 +91,7 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.topk = problem.topk;
   shape.units = static_cast<int>((problem.num_keys + gpu::kUnitKeys - 1) / gpu::kUnitKeys);
   shape.record_capacity = std::max(kLeastRecords, round_up(4 * problem.topk, 1024));
-  shape.screen_rows = pick_screen_rows(options.heads);
+  shape.screen_rows = pick_screen_rows(options.heads, shape.padded_heads);
   shape.mask_units = std::min(kMostScreenedUnits, std::max(shape.units, 1));
   shape.dense_units = dense_units(problem.topk);
   shape.pack_queries = shape.heads != shape.padded_heads ||
@@ -105,8 +102,8 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
     rows = std::min(rows, kMostScoreBytes / (std::max<int64_t>(shape.score_stride, 1) * 4));
   }
   rows = std::max<int64_t>(rows / gpu::kBlockRows * gpu::kBlockRows, gpu::kBlockRows);
-  rows = std::min<int64_t>(rows, round_up(std::max<int64_t>(problem.num_queries, 1),
-                                          gpu::kBlockRows));
+  rows =
+      std::min<int64_t>(rows, round_up(std::max<int64_t>(problem.num_queries, 1), gpu::kBlockRows));
   shape.chunk_rows = static_cast<int>(rows);
   CudaBuffers unused{};
   while (shape.chunk_rows > gpu::kBlockRows &&
@@ -129,7 +126,8 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
   buffers.rows.counts = carver.take<uint32_t>(rows);
   buffers.rows.flags = carver.take<uint32_t>(rows);
   buffers.orders = carver.take<gpu::KeyOrder>(blocks);
-  if (shape.pack_queries) buffers.packed_queries = carver.take<uint8_t>(rows * shape.padded_heads * 128);
+  if (shape.pack_queries)
+    buffers.packed_queries = carver.take<uint8_t>(rows * shape.padded_heads * 128);
   if (shape.path == CudaPath::kBase) {
     buffers.scores = carver.take<float>(rows * shape.score_stride);
     return carver.used();

@@ -132,8 +132,8 @@ class Run {
     params.scores_stride = shape_.score_stride;
     params.hard_floor = buffers_.hard_floor;
     params.active = buffers_.active;
-    DOSA_CUDA(refine::launch_dense_sm90(params, shape_.padded_heads, sink, multiprocessors_,
-                                        stream_));
+    DOSA_CUDA(
+        refine::launch_dense_sm90(params, shape_.padded_heads, sink, multiprocessors_, stream_));
   }
 
   void reduce(int slack, float* hard_floor) {
@@ -170,9 +170,10 @@ class Run {
     params.operand = buffers_.screen_operand;
     params.coefficients = buffers_.coefficients;
     DOSA_CUDA(plan::launch_plan_sm90(params, blocks_, stream_));
-    operand_map_ = gpu::make_row_map(
-        buffers_.screen_operand,
-        static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128, kTileColumns);
+    operand_map_ =
+        gpu::make_row_map(buffers_.screen_operand,
+                          static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
+                          plan::ScreenLayout::tile_columns(shape_.screen_rows));
   }
 
   void screen_round(UnitRange range) {
@@ -218,8 +219,8 @@ class Run {
     if (shape_.units <= shape_.dense_units) return;
     mark("plan");
     make_plan();
-    for (UnitRange range = next_screened_round(shape_.dense_units, shape_.units); range.begin < range.end;
-         range = next_screened_round(range.end, shape_.units)) {
+    for (UnitRange range = next_screened_round(shape_.dense_units, shape_.units);
+         range.begin < range.end; range = next_screened_round(range.end, shape_.units)) {
       mark("screen");
       screen_round(range);
       mark("refine");

@@ -14,7 +14,7 @@ constexpr int kMaxBlocks = 256;  // blocks of one launch
 /// so that every prefix of the order is spread over the whole context.
 struct KeyOrder {
   int first_unit;
-  int units;   // 0: no row of the block sees a key
+  int units;       // 0: no row of the block sees a key
   int stride;      // coprime to units
   int split_from;  // place from which on the block's rounds are of kind kLate
 };

@@ -32,10 +32,10 @@ __device__ __forceinline__ void barrier_arrive(uint64_t* barrier) {
 
 /// mbarrier.arrive.expect_tx.shared::cta.b64
 __device__ __forceinline__ void barrier_arrive_expect(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 
 /// mbarrier.try_wait.parity.shared::cta.b64, repeated until the phase has passed.
@@ -65,8 +65,8 @@ __device__ __forceinline__ void tensor_load(void* destination, const CUtensorMap
 __device__ __forceinline__ void bulk_load(void* destination, const void* source, uint32_t bytes,
                                           uint64_t* barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          shared_address(destination)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(destination)),
       "l"(source), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
 }
@@ -77,7 +77,8 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
 }
 
 /// cp.async.cg.shared.global, 16 bytes; with `valid` false the bytes are zeros.
-__device__ __forceinline__ void copy_async_16(uint32_t destination, const void* source, bool valid) {
+__device__ __forceinline__ void copy_async_16(uint32_t destination, const void* source,
+                                              bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
                "r"(valid ? 16 : 0)
                : "memory");
@@ -162,8 +163,7 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void* tile) {
 
 /// wgmma.mma_async m64n128k32 f32 += e4m3 * e4m3, both operands in shared memory.
 /// With `accumulate` 0 the accumulators are overwritten.
-__device__ __forceinline__ void wgmma_m64n128k32(float (&d)[64], uint64_t a, uint64_t b,
-                                                 int accumulate) {
+__device__ __forceinline__ void wgmma_k32(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
   // clang-format off
   asm volatile(
       "{\n"
@@ -188,6 +188,32 @@ __device__ __forceinline__ void wgmma_m64n128k32(float (&d)[64], uint64_t a, uin
         "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]),
         "+f"(d[62]), "+f"(d[63])
+      : "l"(a), "l"(b), "r"(accumulate));
+  // clang-format on
+}
+
+/// wgmma.mma_async m64n96k32 f32 += e4m3 * e4m3, both operands in shared memory.
+/// With `accumulate` 0 the accumulators are overwritten.
+__device__ __forceinline__ void wgmma_k32(float (&d)[48], uint64_t a, uint64_t b, int accumulate) {
+  // clang-format off
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.b32 p, %50, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n96k32.f32.e4m3.e4m3 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "
+      "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+      "}, %48, %49, p, 1, 1;\n"
+      "}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
+        "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]),
+        "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]),
+        "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
       : "l"(a), "l"(b), "r"(accumulate));
   // clang-format on
 }

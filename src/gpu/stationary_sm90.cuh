@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys streamed past 512 stationary columns: the product pipeline of screening and dense scoring.
+// Keys streamed past stationary columns: the product pipeline of screening and dense scoring.
 //
-// One CTA keeps 4 tiles of 128 columns (query heads or screening rows) in shared memory and streams
-// units of 256 keys. Each of four consumer warpgroups owns one tile: it multiplies 64 keys at a time
-// with its 128 columns and finishes them while the tensor cores work for the others. What belongs
-// to its columns (weights, coefficients) stays in its registers.
+// One CTA keeps 4 tiles of 96 or 128 columns (query heads or screening rows) in shared memory and
+// streams units of 256 keys. Each of four consumer warpgroups owns one tile: it multiplies 64 keys
+// at a time with its columns and finishes them while the tensor cores work for the others. What
+// belongs to its columns (weights, coefficients) stays in its registers.
 #pragma once
 
 #include <cuda.h>
@@ -18,11 +18,11 @@ namespace dosa::gpu {
 
 struct StationaryConfig {
   static constexpr int kHeadBytes = 128;  // one swizzled row
-  static constexpr int kColumnTiles = 4;  // 4 x 128 columns: a key is read once per 512 columns
-  static constexpr int kTileColumns = 128;
-  static constexpr int kStages = 4;  // 4 x 32 KiB of keys in flight
+  static constexpr int kColumnTiles = 4;  // a key is read once per 4 tiles of up to 128 columns
+  static constexpr int kStages = 4;       // 4 x 32 KiB of keys in flight
   static constexpr int kConsumerThreads = kColumnTiles * 128;
-  static constexpr int kThreads = kConsumerThreads + 128;  // the producer's group gives up registers
+  static constexpr int kThreads =
+      kConsumerThreads + 128;  // the producer's group gives up registers
   static constexpr int kConsumerRegisters = 112;
   static constexpr int kProducerRegisters = 32;
   static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;  // what ptxas gives each thread
@@ -30,14 +30,13 @@ struct StationaryConfig {
                     kThreads * kLaunchRegisters,
                 "registers only move inside what the CTA was launched with; more waits for ever");
   static constexpr int kSubTiles = kUnitKeys / 64;
-  static constexpr int kColumnTileBytes = kTileColumns * kHeadBytes;
   static constexpr int kUnitBytes = kUnitKeys * kHeadBytes;
 };
 
 /// What every kernel of this shape needs.
 struct StationaryParams {
   CUtensorMap keys;        // (N, 128) e4m3, boxes of 256 rows
-  CUtensorMap columns;     // (blocks * columns * 512, 128) e4m3, boxes of 128 rows
+  CUtensorMap columns;     // (blocks * columns * 4 tiles, 128) e4m3, boxes of one tile
   const float2* key_meta;  // (units * 256): scale and norm bound of each key
   Round round;
 };
@@ -51,10 +50,12 @@ struct KeyPair {
   float norm[2];
 };
 
+/// Epilogue::kTileColumns, 96 or 128, is the width of its tiles.
 template <class Epilogue>
 struct StationaryShared {
   using Config = StationaryConfig;
-  alignas(1024) uint8_t columns[Config::kColumnTiles][Config::kColumnTileBytes];  // (128, D) swizzled
+  static constexpr int kTileBytes = Epilogue::kTileColumns * Config::kHeadBytes;
+  alignas(1024) uint8_t columns[Config::kColumnTiles][kTileBytes];  // (columns, D) swizzled
   alignas(1024) uint8_t keys[Config::kStages][Config::kUnitBytes];  // (256, D, stage) swizzled
   alignas(16) float2 meta[Config::kStages][kUnitKeys];
   int unit[Config::kStages];
@@ -77,11 +78,12 @@ __device__ void stationary_producer(const typename Epilogue::Params& params,
     const Segment segment = shared.split.at(params.round, from, to);
     const KeyOrder order = params.round.orders[segment.block];
     barrier_wait(&shared.columns_empty, (segments & 1) ^ 1);
-    barrier_arrive_expect(&shared.columns_full, Config::kColumnTiles * Config::kColumnTileBytes);
+    barrier_arrive_expect(&shared.columns_full,
+                          Config::kColumnTiles * StationaryShared<Epilogue>::kTileBytes);
     const int first = (segment.block * params.round.columns + segment.column) *
-                      Config::kColumnTiles * Config::kTileColumns;
+                      Config::kColumnTiles * Epilogue::kTileColumns;
     for (int tile = 0; tile < Config::kColumnTiles; ++tile) {
-      tensor_load(shared.columns[tile], &params.columns, 0, first + tile * Config::kTileColumns,
+      tensor_load(shared.columns[tile], &params.columns, 0, first + tile * Epilogue::kTileColumns,
                   &shared.columns_full);
     }
     for (int i = 0; i < segment.count; ++i, ++filled) {
@@ -100,15 +102,16 @@ __device__ void stationary_producer(const typename Epilogue::Params& params,
   }
 }
 
-/// One warpgroup's products of 64 keys and 128 columns: four k-steps of 32 into `accumulators`.
-__device__ __forceinline__ void issue_products(float (&accumulators)[64], uint64_t keys,
+/// One warpgroup's products of 64 keys and a tile of columns: four k-steps of 32.
+template <int kCount>
+__device__ __forceinline__ void issue_products(float (&accumulators)[kCount], uint64_t keys,
                                                uint64_t columns) {
   constexpr int kSteps = StationaryConfig::kHeadBytes / 32;
   pin_registers(accumulators);
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    wgmma_m64n128k32(accumulators, keys + step * 2, columns + step * 2, step != 0);
+    wgmma_k32(accumulators, keys + step * 2, columns + step * 2, step != 0);
   }
   wgmma_commit();
 }
@@ -129,7 +132,7 @@ __device__ KeyPair read_key_pair(const StationaryShared<Epilogue>& shared, uint3
   return keys;
 }
 
-/// A consumer warpgroup: all keys of its segments against its own 128 columns.
+/// A consumer warpgroup: all keys of its segments against its own tile of columns.
 template <class Epilogue>
 __device__ void stationary_consumer(const typename Epilogue::Params& params,
                                     StationaryShared<Epilogue>& shared, int64_t from, int64_t to) {
@@ -138,7 +141,7 @@ __device__ void stationary_consumer(const typename Epilogue::Params& params,
   const int tile = __shfl_sync(0xffffffffu, thread / 128, 0);
   const int lane_row = (thread % 128) / 32 * 16 + (thread & 31) / 4;
   const uint64_t columns = matrix_descriptor(shared.columns[tile]);
-  float products[64];
+  float products[Epilogue::kTileColumns / 2];
   uint32_t used = 0;
   uint32_t segments = 0;
   while (from < to) {

@@ -30,8 +30,7 @@ CUtensorMap make_row_map(const void* base, int64_t rows, int64_t row_bytes, int 
   constexpr cuuint64_t kRowBytes = 128;
   const cuuint64_t sizes[2] = {kRowBytes, static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(kRowBytes),
-                             static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(kRowBytes), static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[2] = {1, 1};
   CUtensorMap map;
   const CUresult result =

@@ -18,13 +18,13 @@ constexpr float kTiny = 0x1p-100f;  // aggregates below this are not subtracted
 enum Role : int { kZero, kRetained, kProjected, kAggregated, kIgnored };
 
 struct Shared {
-  float weight[kDim];    // by head
-  float norm[kDim];      // |q_h|, rounded up
+  float weight[kDim];  // by head
+  float norm[kDim];    // |q_h|, rounded up
   float priority[kDim];
-  float folded[kDim];    // by slot: w~
+  float folded[kDim];  // by slot: w~
   int role[kDim];
-  int slot_head[kDim];   // head of a retained slot
-  int projected[kDim];   // heads in P
+  int slot_head[kDim];  // head of a retained slot
+  int projected[kDim];  // heads in P
   uint8_t aggregate[2][kDim];
   float partial[4];
   float best_gain[4];
@@ -113,7 +113,8 @@ __device__ void load_row(const PlanParams& params, int row, Shared& shared, floa
 
 /// How often a head is active on the row's hard keys; one half where none were seen.
 __device__ float activity(const PlanParams& params, int row, int head) {
-  const uint32_t* const counts = params.active + static_cast<int64_t>(row) * (params.padded_heads + 1);
+  const uint32_t* const counts =
+      params.active + static_cast<int64_t>(row) * (params.padded_heads + 1);
   const uint32_t keys = counts[params.padded_heads];
   return keys == 0 ? 0.5f : static_cast<float>(counts[head]) / static_cast<float>(keys);
 }
@@ -330,13 +331,14 @@ __device__ float rounding_guard(const PlanParams& params, Shared& shared, float 
   return __fmaf_ru(kRoundings, sizes, kUnderflow);
 }
 
-__device__ void write_operand(const PlanParams& params, int row, const Shared& shared, bool usable) {
+__device__ void write_operand(const PlanParams& params, int row, const Shared& shared,
+                              bool usable) {
   using Layout = ScreenLayout;
   const int rows = params.screen_rows;
   const int thread = static_cast<int>(threadIdx.x);
   const int per_tile = Layout::tile_queries(rows);
   auto* const tile = reinterpret_cast<uint32_t*>(
-      params.operand + static_cast<int64_t>(row / per_tile) * 128 * kDim);
+      params.operand + static_cast<int64_t>(row / per_tile) * Layout::tile_columns(rows) * kDim);
   for (int i = thread / 32; i < rows; i += kThreads / 32) {
     uint32_t word = 0;
     if (usable && i < shared.retained) {

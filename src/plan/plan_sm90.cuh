@@ -25,15 +25,15 @@ struct PlanParams {
                            // each head is active on
   int screen_rows;         // R'
   numeric::RowState rows;
-  uint8_t* operand;        // (padded rows * R', 128) e4m3, ScreenLayout
-  float* coefficients;     // (padded rows, R' + 4)
+  uint8_t* operand;     // (padded rows * R', 128) e4m3, ScreenLayout
+  float* coefficients;  // (padded rows, R' + 4)
 };
 
 /// Chooses the retained heads, folds, aggregates and bounds every rounding outward.
 /// Shapes:   above; `blocks` blocks of 64 rows
 /// Guarantee: sum_R w~ [x]+ + E |k| - [y]+ >= the computed payload score of the key, with x and y
-///           the computed dot products of the operand's rows (E6); rows whose queries or weights are
-///           not finite are closed and flagged kRowRecover
+///           the computed dot products of the operand's rows (E6); rows whose queries or weights
+///           are not finite are closed and flagged kRowRecover
 /// Error:    cudaError_t of the launch
 cudaError_t launch_plan_sm90(const PlanParams& params, int blocks, cudaStream_t stream);
 

@@ -23,8 +23,8 @@ struct RowSetup {
   const int32_t* k_end;    // null: N
   int num_keys;
   int blocks;
-  bool in_order;  // visit keys by id instead of spread over the context
-  int split_from; // KeyOrder::split_from of every block
+  bool in_order;   // visit keys by id instead of spread over the context
+  int split_from;  // KeyOrder::split_from of every block
 };
 
 /// Windows, empty records and open floors of every row; key order of every block.

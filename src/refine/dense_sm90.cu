@@ -21,15 +21,16 @@ struct Config {
 template <class C>
 struct Epilogue {
   using Params = DenseParams;
+  static constexpr int kTileColumns = 128;
   using Chain = ScoreChain<C::kHeads>;
   using Share = LaneShare<C::kTileQueries>;
   struct Shared {};
 
-  int first_row;        // of the tile's queries
-  float weights[32];    // of this lane class's columns
-  float floor;          // of the query this lane keeps
-  uint32_t packed[8];   // kSample: active counts, four columns of 8 bits each
-  uint32_t hard;        // kSample: hard keys, up to four queries of 8 bits each
+  int first_row;       // of the tile's queries
+  float weights[32];   // of this lane class's columns
+  float floor;         // of the query this lane keeps
+  uint32_t packed[8];  // kSample: active counts, four columns of 8 bits each
+  uint32_t hard;       // kSample: hard keys, up to four queries of 8 bits each
 
   static __device__ __forceinline__ int lane_class() { return static_cast<int>(threadIdx.x) & 3; }
 

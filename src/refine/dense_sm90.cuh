@@ -16,14 +16,14 @@ enum class Sink {
 
 struct DenseParams : gpu::StationaryParams {
   numeric::RowState rows;
-  const float* weights;    // (rows, heads), `weights_stride` apart
+  const float* weights;  // (rows, heads), `weights_stride` apart
   int64_t weights_stride;
-  int heads;               // real heads; the rest of the padded ones weigh zero
+  int heads;  // real heads; the rest of the padded ones weigh zero
   int num_keys;
-  float* scores;           // kStore: (rows, N), `scores_stride` apart
+  float* scores;  // kStore: (rows, N), `scores_stride` apart
   int64_t scores_stride;
-  const float* hard_floor; // kSample: a key at or above is hard for its row
-  uint32_t* active;        // kSample: (rows, padded heads + 1): active hard keys; last: hard keys
+  const float* hard_floor;  // kSample: a key at or above is hard for its row
+  uint32_t* active;         // kSample: (rows, padded heads + 1): active hard keys; last: hard keys
 };
 
 /// Scores the places of params.round; `padded_heads` is 32, 64 or 128.

@@ -19,9 +19,9 @@ struct Config {
   static constexpr int kTileKeys = 64;
   static constexpr int kTileBytes = kTileKeys * 128;
   static constexpr int kColumnBytes = 128 * 128;
-  static constexpr int kStages = 8;      // 64 KiB of keys in flight per CTA
-  static constexpr int kLag = 4;         // tiles issued before the oldest is handed over
-  static constexpr int kColumnSlots = 2; // the next group's queries load behind this one's
+  static constexpr int kStages = 8;       // 64 KiB of keys in flight per CTA
+  static constexpr int kLag = 4;          // tiles issued before the oldest is handed over
+  static constexpr int kColumnSlots = 2;  // the next group's queries load behind this one's
   static constexpr int kConsumers = 2;
   static constexpr int kConsumerThreads = kConsumers * 128;
   static constexpr int kProducerThreads = kTileKeys;  // one key each
@@ -32,7 +32,7 @@ struct Config {
 
 template <class C>
 struct SharedStorage {
-  alignas(1024) uint8_t keys[C::kStages][C::kTileBytes];          // (64, D, stage) 128B swizzle
+  alignas(1024) uint8_t keys[C::kStages][C::kTileBytes];            // (64, D, stage) 128B swizzle
   alignas(1024) uint8_t columns[C::kColumnSlots][C::kColumnBytes];  // (128, D, slot) 128B swizzle
   alignas(16) float weights[C::kColumnSlots][4][kClassStride];
   uint64_t floor_record[C::kColumnSlots][C::kQueries];
@@ -91,8 +91,8 @@ __device__ void load_group(const RefineParams& params, SharedStorage<C>& shared,
   }
 }
 
-/// Starts the copies of a tile. Each thread has the id of one row; eight neighbouring lanes copy one
-/// row together, so that a request is a whole 128-byte line.
+/// Starts the copies of a tile. Each thread has the id of one row; eight neighbouring lanes copy
+/// one row together, so that a request is a whole 128-byte line.
 template <class C>
 __device__ void gather_tile(const RefineParams& params, SharedStorage<C>& shared, int stage,
                             int id) {
@@ -226,7 +226,7 @@ __device__ void consumer(const RefineParams& params, SharedStorage<C>& shared, i
       gpu::wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        gpu::wgmma_m64n128k32(products, keys + step * 2, columns + step * 2, step != 0);
+        gpu::wgmma_k32(products, keys + step * 2, columns + step * 2, step != 0);
       }
       gpu::wgmma_commit();
       const int ids[2] = {shared.ids[stage][lane_row], shared.ids[stage][lane_row + 8]};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Screening: A = 64 keys, B = 128 / R' queries of R' rows, bound and comparison in the epilogue.
+// Screening: A = 64 keys, B = queries of R' rows, bound and comparison in the epilogue.
 #include "screen/screen_sm90.cuh"
 
 namespace dosa::screen {
@@ -9,11 +9,13 @@ template <int kScreenRows_>
 struct Config {
   static constexpr int kScreenRows = kScreenRows_;
   static constexpr int kRetained = kScreenRows - plan::ScreenLayout::kAuxiliaryRows;
-  static constexpr int kTileQueries = 128 / kScreenRows;
+  static constexpr int kTileColumns = plan::ScreenLayout::tile_columns(kScreenRows);
+  static constexpr int kTileQueries = plan::ScreenLayout::tile_queries(kScreenRows);
   static constexpr int kSlots = kTileQueries / 4;  // queries of one lane class in a tile
   static constexpr int kColumnQueries = kTileQueries * gpu::StationaryConfig::kColumnTiles;
   static constexpr int kColumns = gpu::kBlockRows / kColumnQueries;
-  static constexpr int kWords = kSlots * 2;  // of one warp and tile
+  static constexpr int kWords = mask_words(kScreenRows);  // of one warp, tile and 64 keys
+  static_assert(kWords == 2 * kSlots, "a word for each half and slot");
   static constexpr int kStride = kScreenRows + plan::ScreenLayout::kExtra;
   static_assert(kScreenRows % 8 == 0, "slots are whole");
   static_assert(kColumns * kColumnQueries == gpu::kBlockRows, "blocks are whole column tiles");
@@ -22,19 +24,22 @@ struct Config {
 template <class C>
 struct Epilogue {
   using Params = ScreenParams;
+  static constexpr int kTileColumns = C::kTileColumns;
+  using Products = float[kTileColumns / 2];
   struct Shared {
-    float threshold[C::kTileQueries];
+    float2 limits[C::kTileQueries];  // allowance E, threshold
   };
 
-  // This lane class's queries of the tile: R' weights, then the allowance E.
-  float weights[C::kSlots][C::kScreenRows + 1];
-  int first_word;  // of the tile's survivor words
+  float weights[C::kSlots][C::kScreenRows];  // of this lane class's queries
+  int first_word;                            // of this warp's survivor words in a unit
+  uint32_t word;                             // the one that this lane keeps
 
   __device__ __forceinline__ void begin_segment(const Params& params, Shared& shared,
                                                 const gpu::Segment& segment, int tile) {
     const int thread = static_cast<int>(threadIdx.x) % 128;
     const int in_block = segment.column * C::kColumnQueries + tile * C::kTileQueries;
-    first_word = in_block / 2;
+    first_word = thread / 32 * 128 + (segment.column * 4 + tile) * 4 * C::kWords;
+    word = 0;
 #pragma unroll
     for (int slot = 0; slot < C::kSlots; ++slot) {
       const int row = segment.block * gpu::kBlockRows + in_block + 4 * slot +
@@ -42,19 +47,21 @@ struct Epilogue {
       const float* const coefficients =
           params.coefficients + static_cast<int64_t>(row) * C::kStride;
 #pragma unroll
-      for (int i = 0; i <= C::kScreenRows; ++i) weights[slot][i] = coefficients[i];
+      for (int i = 0; i < C::kScreenRows; ++i) weights[slot][i] = coefficients[i];
     }
     if (thread < C::kTileQueries) {
-      shared.threshold[thread] =
-          params.rows.bound_floor[segment.block * gpu::kBlockRows + in_block + thread];
+      const int row = segment.block * gpu::kBlockRows + in_block + thread;
+      shared.limits[thread] =
+          make_float2(params.coefficients[static_cast<int64_t>(row) * C::kStride + C::kScreenRows],
+                      params.rows.bound_floor[row]);
     }
   }
 
   /// U = (sum_R w~ [x]+ + E |k| - [y]+) * scale (E6); rejected only by U < threshold.
-  __device__ __forceinline__ bool survives(const float (&products)[64], float threshold,
-                                           int slot, int half, const gpu::KeyPair& keys) const {
+  __device__ __forceinline__ bool survives(const Products& products, float2 limits, int slot,
+                                           int half, const gpu::KeyPair& keys) const {
     const int first = slot * C::kScreenRows / 2;
-    float even = __fmul_rn(weights[slot][C::kScreenRows], keys.norm[half]);
+    float even = __fmul_rn(limits.x, keys.norm[half]);
     float odd = 0.0f;
 #pragma unroll
     for (int row = 0; row < C::kRetained; row += 2) {
@@ -64,33 +71,31 @@ struct Epilogue {
                      : __fmaf_rn(fmaxf(pair[1], 0.0f), weights[slot][row + 1], odd);
     }
     const float* const pair = products + 4 * (first + C::kRetained / 2) + 2 * half;
-    const float aggregate =
-        __fmaf_rn(pair[0], weights[slot][C::kRetained],
-                  __fmul_rn(pair[1], weights[slot][C::kRetained + 1]));
+    const float aggregate = __fmaf_rn(pair[0], weights[slot][C::kRetained],
+                                      __fmul_rn(pair[1], weights[slot][C::kRetained + 1]));
     const float payload = __fsub_rn(__fadd_rn(even, odd), fmaxf(aggregate, 0.0f));
-    return !(__fmul_rn(payload, keys.scale[half]) < threshold);
+    return !(__fmul_rn(payload, keys.scale[half]) < limits.y);
   }
 
   __device__ __forceinline__ void finish(const Params& params, const Shared& shared,
-                                         const gpu::Segment& segment, const float (&products)[64],
+                                         const gpu::Segment& segment, const Products& products,
                                          const gpu::KeyPair& keys) {
     const int lane = static_cast<int>(threadIdx.x) & 31;
-    uint32_t word = 0;
+    const int in_unit = keys.unit_row / 64;
 #pragma unroll
     for (int slot = 0; slot < C::kSlots; ++slot) {
-      const float threshold = shared.threshold[4 * slot + (lane & 3)];
+      const float2 limits = shared.limits[4 * slot + (lane & 3)];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint32_t survivors =
-            __ballot_sync(0xffffffffu, survives(products, threshold, slot, half, keys));
-        if (lane == slot * 2 + half) word = survivors;
+            __ballot_sync(0xffffffffu, survives(products, limits, slot, half, keys));
+        if (lane == in_unit * C::kWords + slot * 2 + half) word = survivors;
       }
     }
-    const int64_t unit = static_cast<int64_t>(segment.block) * params.mask_units + keys.place -
-                         params.round.begin;
-    if (lane < C::kWords) {
-      params.masks[(unit * 16 + keys.unit_row / 16) * 32 + first_word + lane] = word;
-    }
+    if (in_unit != gpu::StationaryConfig::kSubTiles - 1) return;
+    const int64_t unit =
+        static_cast<int64_t>(segment.block) * params.mask_units + keys.place - params.round.begin;
+    if (lane < 4 * C::kWords) params.masks[unit * kMaskWords + first_word + lane] = word;
   }
 
   __device__ void end_segment(const Params&) {}
@@ -113,6 +118,8 @@ cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int 
       return launch_rows<8>(params, multiprocessors, stream);
     case 16:
       return launch_rows<16>(params, multiprocessors, stream);
+    case 24:
+      return launch_rows<24>(params, multiprocessors, stream);
     case 32:
       return launch_rows<32>(params, multiprocessors, stream);
     default:

@@ -11,16 +11,23 @@ namespace dosa::screen {
 struct ScreenParams : gpu::StationaryParams {
   numeric::RowState rows;
   const float* coefficients;  // (padded rows, R' + 4): R' weights, E
-  uint32_t* masks;            // (blocks, mask_units, 16 warps, 16 quads, 2 halves), see below
+  uint32_t* masks;            // (blocks, mask_units, kMaskWords), see below
   int mask_units;             // units of a round for which there is room
 };
 
-/// Words of survivor bits per unit of 256 keys and block of 64 rows. Word [warp][quad][half] holds
-/// keys warp * 16 + half * 8 + (0..7) of the unit for queries quad * 4 + (0..3) of the block:
-/// bit 4 * key + query.
-constexpr int kMaskWords = 16 * 16 * 2;
+/// Survivor bits of one unit of 256 keys and one block of 64 rows: 512 words. Word
+///   [warp 0..3][tile of the block][64 keys 0..3][slot][half]
+/// holds keys 64 * (..) + warp * 16 + half * 8 + (0..7) of the unit for queries
+/// tile * (queries of a tile) + slot * 4 + (0..3) of the block: bit 4 * key + query. A warp writes
+/// the words of a tile and unit at once.
+constexpr int kMaskWords = 512;
 
-/// Writes the survivor masks of the places of params.round; screen_rows R' is 8, 16 or 32.
+/// Words per warp, tile and 64 keys.
+__host__ __device__ constexpr int mask_words(int screen_rows) {
+  return plan::ScreenLayout::tile_queries(screen_rows) / 2;
+}
+
+/// Writes the survivor masks of the places of params.round; screen_rows R' is 8, 16, 24 or 32.
 /// Guarantee: a key whose computed score is at least its row's threshold has its bit set (E6, N7)
 /// Error:    cudaError_t of the launch
 cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,

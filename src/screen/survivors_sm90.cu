@@ -24,6 +24,25 @@ __device__ uint32_t keys_of(uint32_t word, uint32_t queries, int num_queries) {
   return (chosen | chosen >> 1 | chosen >> 2 | chosen >> 3) & 0x11111111u;
 }
 
+/// Where a thread's words lie: the same in every unit, as a step of kThreads words is two warps.
+struct WordPlace {
+  int quad;      // of the block's 16
+  int unit_row;  // of the word's first key, for an even count of steps
+
+  __device__ WordPlace(int thread, int words) {
+    const int rest = thread % 128;
+    const int in_tile = rest % words;
+    quad = (rest / (4 * words) * words + in_tile) / 2;
+    unit_row = rest / words % 4 * 64 + thread / 128 * 16 + in_tile % 2 * 8;
+  }
+
+  /// Unit (in the CTA) and first key of the thread's word number `step`.
+  static __device__ int unit(int step) { return step * Config::kThreads / kMaskWords; }
+  __device__ int row(int step) const {
+    return unit_row + step * Config::kThreads % kMaskWords / 128 * 16;
+  }
+};
+
 /// The mask words one thread holds, and how many keys of them each of its quad's groups keeps.
 template <int kGroupRows>
 struct ThreadWords {
@@ -65,9 +84,10 @@ __global__ void __launch_bounds__(Config::kThreads)
   __syncthreads();
   Words words;
   words.load(params, block, first_unit, units);
+  const WordPlace place(thread, mask_words(params.screen_rows));
 #pragma unroll
   for (int g = 0; g < Words::kGroups; ++g) {
-    if (words.own[g] != 0) atomicAdd(&counts[thread % 32 / 2 * Words::kGroups + g], words.own[g]);
+    if (words.own[g] != 0) atomicAdd(&counts[place.quad * Words::kGroups + g], words.own[g]);
   }
   __syncthreads();
   if (thread < kGroups && counts[thread] != 0) {
@@ -92,7 +112,8 @@ __global__ void __launch_bounds__(Config::kThreads)
   __syncthreads();
   Words words;
   words.load(params, block, first_unit, units);
-  const int first_group = thread % 32 / 2 * Words::kGroups;
+  const WordPlace place(thread, mask_words(params.screen_rows));
+  const int first_group = place.quad * Words::kGroups;
   int offsets[Words::kGroups];
 #pragma unroll
   for (int g = 0; g < Words::kGroups; ++g) {
@@ -101,9 +122,8 @@ __global__ void __launch_bounds__(Config::kThreads)
   __syncthreads();
   if (thread < kGroups) {
     const int group = block * kGroups + thread;
-    const int before = counts[thread] != 0
-                           ? atomicAdd(params.lists.cursors + group, counts[thread])
-                           : 0;
+    const int before =
+        counts[thread] != 0 ? atomicAdd(params.lists.cursors + group, counts[thread]) : 0;
     bases[thread] = params.lists.tile_first[group] * Config::kTileKeys + before;
   }
   __syncthreads();
@@ -113,9 +133,8 @@ __global__ void __launch_bounds__(Config::kThreads)
     for (int i = 0; i < Config::kWordsPerThread; ++i) {
       uint32_t keys = Words::keys(words.words[i], g);
       if (keys == 0) continue;
-      const int word = i * Config::kThreads + thread;
-      const int unit = gpu::unit_at(order, params.round.begin + first_unit + word / kMaskWords);
-      const int first_key = unit * gpu::kUnitKeys + word % kMaskWords / 32 * 16 + word % 2 * 8;
+      const int unit = gpu::unit_at(order, params.round.begin + first_unit + WordPlace::unit(i));
+      const int first_key = unit * gpu::kUnitKeys + place.row(i);
       for (; keys != 0; keys &= keys - 1) {
         const int key = first_key + (__ffs(static_cast<int>(keys)) - 1) / 4;
         // Keys past N have no valid bound; they are listed as -1 and scored as nothing.
@@ -195,8 +214,7 @@ cudaError_t launch_group(const SurvivorParams& params, cudaStream_t stream) {
 cudaError_t launch_survivors_sm90(const SurvivorParams& params, cudaStream_t stream) {
   if (params.round.blocks == 0) return cudaSuccess;
   const size_t groups = params.round.blocks * gpu::kBlockRows / params.lists.group_rows;
-  const cudaError_t status =
-      cudaMemsetAsync(params.lists.counts, 0, groups * sizeof(int), stream);
+  const cudaError_t status = cudaMemsetAsync(params.lists.counts, 0, groups * sizeof(int), stream);
   if (status != cudaSuccess) return status;
   switch (params.lists.group_rows) {
     case 4:

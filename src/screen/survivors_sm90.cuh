@@ -13,11 +13,11 @@ namespace dosa::screen {
 /// Keys of one round that survive for at least one row of a group of 128 / H rows. A group's keys
 /// start at tile_first[group] * 64, padded to whole tiles of 64.
 struct SurvivorLists {
-  int* counts;      // (groups)
-  int* cursors;     // (groups): keys written so far
-  int* tile_first;  // (groups + 1): tiles of 64 keys before the group
-  int* keys;        // (pool) key ids, in any order within a group
-  int group_rows;   // 4, 2 or 1
+  int* counts;                // (groups)
+  int* cursors;               // (groups): keys written so far
+  int* tile_first;            // (groups + 1): tiles of 64 keys before the group
+  int* keys;                  // (pool) key ids, in any order within a group
+  int group_rows;             // 4, 2 or 1
   unsigned long long* total;  // survivors of the call, statistics
 };
 
@@ -33,6 +33,7 @@ struct SurvivorParams {
   gpu::Round round;       // of the screening launch
   const uint32_t* masks;  // ScreenParams::masks
   int mask_units;
+  int screen_rows;  // R' of the masks
   int num_keys;
   gpu::KeyOrder* orders;  // the round's, to be changed by the choice
   int retry_from;         // place at which a block that is now scored densely is screened again

@@ -30,10 +30,10 @@ __device__ void write_row(const OutputForm& form, int row, int start, uint64_t* 
     if (i < count) {
       const uint64_t record = sorted[i];
       // By id: id in the high word. By score: the complement ascends where the record descends.
-      key = form.by_score ? ~record
-                          : static_cast<uint64_t>(static_cast<uint32_t>(numeric::record_key(record)))
-                                    << 32 |
-                                record >> 32;
+      key = form.by_score
+                ? ~record
+                : static_cast<uint64_t>(static_cast<uint32_t>(numeric::record_key(record))) << 32 |
+                      record >> 32;
     }
     sorted[i] = key;
   }

@@ -93,7 +93,7 @@ __device__ void score_keys(const RecoverParams& params, SharedStorage<C>& shared
   gpu::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    gpu::wgmma_m64n128k32(products, keys + step * 2, columns + step * 2, step != 0);
+    gpu::wgmma_k32(products, keys + step * 2, columns + step * 2, step != 0);
   }
   gpu::wgmma_commit();
   gpu::wgmma_wait<0>();
@@ -207,8 +207,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     bool any = false;
     for (int query = 0; query < C::kQueries; ++query) {
       const int row = group * C::kQueries + query;
-      any = any || (row < params.rows.rows &&
-                    (params.rows.flags[row] & numeric::kRowRecover) != 0);
+      any = any || (row < params.rows.rows && (params.rows.flags[row] & numeric::kRowRecover) != 0);
     }
     if (any) recover_group<C>(params, shared, group, phases);
     __syncthreads();

@@ -8,11 +8,11 @@ namespace dosa::select {
 namespace {
 
 struct Config {
-  static constexpr int kThreads = 256;       // reduction: three CTAs of 64 KiB of records per SM
+  static constexpr int kThreads = 256;  // reduction: three CTAs of 64 KiB of records per SM
   static constexpr int kStreamThreads = 512;
-  static constexpr int kLoads = 2;           // float4 loads of the next step in flight
+  static constexpr int kLoads = 2;  // float4 loads of the next step in flight
   static constexpr int kChunk = kStreamThreads * kLoads * 4;  // keys per step
-  static constexpr int kBuffer = 10240;      // with K = 2048 two CTAs fit one SM
+  static constexpr int kBuffer = 10240;                       // with K = 2048 two CTAs fit one SM
   static_assert(kBuffer - kChunk >= kMaxTopk, "a step always fits behind K kept records");
 };
 
@@ -221,8 +221,8 @@ cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& 
 cudaError_t launch_select_scores_sm90(const numeric::RowState& rows, const float* scores,
                                       int64_t stride, const OutputForm& form, cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
-  const int bytes = (Config::kBuffer + next_power_of_two(form.topk)) *
-                    static_cast<int>(sizeof(uint64_t));
+  const int bytes =
+      (Config::kBuffer + next_power_of_two(form.topk)) * static_cast<int>(sizeof(uint64_t));
   const cudaError_t status = allow_shared(select_scores_sm90_kernel, bytes);
   if (status != cudaSuccess) return status;
   select_scores_sm90_kernel<<<rows.rows, Config::kStreamThreads, bytes, stream>>>(rows, scores,

@@ -23,8 +23,8 @@ struct OutputForm {
   int64_t table_stride;
   int page_size;
   int topk;
-  bool relative;   // ids count from the row's (clamped) start
-  bool by_score;   // descending score instead of ascending id
+  bool relative;  // ids count from the row's (clamped) start
+  bool by_score;  // descending score instead of ascending id
 };
 
 struct ReduceParams {

@@ -22,10 +22,10 @@ struct HostInputs {
   int queries = 0;
   int keys = 0;
   int heads = 0;
-  std::vector<uint8_t> q;       // (Q, H, 128)
-  std::vector<uint8_t> k;       // (N, 128)
-  std::vector<float> k_scale;   // (N)
-  std::vector<float> weights;   // (Q, H)
+  std::vector<uint8_t> q;               // (Q, H, 128)
+  std::vector<uint8_t> k;               // (N, 128)
+  std::vector<float> k_scale;           // (N)
+  std::vector<float> weights;           // (Q, H)
   std::vector<int32_t> k_start, k_end;  // (Q)
 };
 
@@ -70,7 +70,8 @@ inline HostInputs make_int(int queries, int keys, int heads, unsigned seed) {
   for (uint8_t& code : inputs.q) code = encode(static_cast<float>(random() % 5) - 2.0f);
   for (uint8_t& code : inputs.k) code = encode(static_cast<float>(random() % 5) - 2.0f);
   for (float& scale : inputs.k_scale) scale = std::ldexp(1.0f, static_cast<int>(random() % 5) - 2);
-  for (float& weight : inputs.weights) weight = 0.125f * (static_cast<float>(random() % 65) - 32.0f);
+  for (float& weight : inputs.weights)
+    weight = 0.125f * (static_cast<float>(random() % 65) - 32.0f);
   return inputs;
 }
 
@@ -117,7 +118,11 @@ struct DeviceInputs {
   dosa_problem problem{};
 
   DeviceInputs(const HostInputs& host, int topk)
-      : q(host.q), k(host.k), k_scale(host.k_scale), weights(host.weights), k_start(host.k_start),
+      : q(host.q),
+        k(host.k),
+        k_scale(host.k_scale),
+        weights(host.weights),
+        k_start(host.k_start),
         k_end(host.k_end) {
     problem.struct_size = sizeof problem;
     problem.num_queries = host.queries;

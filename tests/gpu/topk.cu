@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device engine against its own dense scores, sorted stably on the host.
 //
-// Usage: topk_test [quick]. Exit code 77: no sm_90 device (skipped).
+// Usage: topk [quick|tiny]; tiny is for compute-sanitizer. Exit code 77: no sm_90 device
+// (skipped).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -123,7 +124,7 @@ void check_modes(const std::string& name, const HostInputs& host, int topk,
                                    host.k_start[row], host.k_end[row], host.keys, topk));
   }
   for (const int mode : modes) {
-    for (const int heads : {6, 14, 30}) {
+    for (const int heads : {6, 14, 22, 30}) {
       if (mode != DOSA_MODE_DOSA && heads != 14) continue;
       const dosa_options options = default_options(mode, heads);
       const Answer answer = run_topk(inputs, options);
@@ -177,6 +178,12 @@ void check_shapes(bool quick) {
   }
 }
 
+/// Every kernel on little data: screening begins behind the first 8K keys.
+void check_tiny() {
+  check_modes("tiny32", make_real(70, 20000, 32, 14), 64, kAllModes);
+  check_modes("tiny64", make_real(10, 14000, 64, 15), 64, {DOSA_MODE_DOSA});
+}
+
 void check_special() {
   std::vector<float> plateau(50000, 1.0f);
   check_modes("plateau", make_dial(3, 32, plateau, 1.0f), 2048, kAllModes);
@@ -223,6 +230,10 @@ int main(int argc, char** argv) {
   }
   const bool quick = argc > 1 && std::strcmp(argv[1], "quick") == 0;
   try {
+    if (argc > 1 && std::strcmp(argv[1], "tiny") == 0) {
+      dosa::testing::check_tiny();
+      return dosa::testing::failures == 0 ? 0 : 1;
+    }
     dosa::testing::check_shapes(quick);
     if (!quick) dosa::testing::check_special();
     dosa::testing::check_repeats(quick);
