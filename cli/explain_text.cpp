@@ -18,6 +18,8 @@ enum Role { kZeroWeight, kRetained, kProjected, kAggregateOne, kAggregateTwo, kI
 
 std::string number(double value) { return fmt::format("{:.4g}", value); }
 
+std::string threshold_text(float value) { return std::isfinite(value) ? number(value) : "none"; }
+
 std::string heads_text(int count) { return fmt::format("{} head{}", count, count == 1 ? "" : "s"); }
 
 std::string task_text(const Explanation& found) {
@@ -152,14 +154,16 @@ std::string outcome_text(const Explanation& found) {
     table.add({"  " + what, grouped(count), share(count)});
   };
   line("keys that are not among the K best", found.outside);
-  line(fmt::format("bound below the first threshold, {}", number(found.certificate.threshold)),
-       found.under_threshold);
+  if (std::isfinite(found.certificate.threshold)) {
+    line(fmt::format("bound below the first threshold, {}", number(found.certificate.threshold)),
+         found.under_threshold);
+  }
   line(fmt::format("bound below the K-th score, {}", number(found.stats.kth_score)),
        found.under_kth);
   line("no bound (scale, NaN or Inf): always scored", found.unbounded);
   table.skip();
-  line("this row alone: bounds computed", found.stats.screened);
-  line("this row alone: keys scored with all heads", found.stats.fully_scored);
+  line("this row run alone: bounds computed", found.stats.screened);
+  line("this row run alone: keys scored with all heads", found.stats.fully_scored);
   std::string text = "\nWhat is rejected\n\n" + table.text();
   if (found.stats.screened == 0) {
     return text + "\n  No bound was used: for this row it is cheaper to score every key.\n";
