@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from dosa._errors import ArgumentError, ArgumentTypeError
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Element = Literal["code", "float32", "int32"]
+
+# DLDeviceType of DLPack; memory of a device's runtime on the host is host memory.
+_HOST = (1, 3, 11)
+_DEVICES = {2: "a CUDA device", 10: "a ROCm device", 13: "CUDA managed memory"}
 
 _EXPECTED = {"code": "float8_e4m3fn, or uint8 holding its codes"}
 
@@ -48,13 +52,23 @@ def view(name: str, value: object, element: Element) -> object:
     if value is None:
         return None
     if is_tensor(value):
-        return _of_tensor(name, value, element)  # type: ignore[arg-type]
+        return _of_tensor(name, cast("Tensor", value), element)
     if type(value).__module__.partition(".")[0] in ("jax", "jaxlib"):
         value = _of_jax(name, value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return _of_ndarray(name, value, element)
+    if isinstance(value, SupportsDLPack):
+        _check_device(name, value)
     return value
+
+
+def _check_device(name: str, value: SupportsDLPack) -> None:
+    """Refuse another device before anything is exported from it; the extension checks again."""
+    device = value.__dlpack_device__()[0]
+    if device not in _HOST:
+        found = _DEVICES.get(device, f"device type {int(device)} of DLPack")
+        raise ArgumentError.of(name, found, "host memory (device cpu)")
 
 
 def _wrong_dtype(name: str, dtype: object, element: Element) -> ArgumentTypeError:

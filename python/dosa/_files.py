@@ -192,28 +192,24 @@ def _array(entry: _Entry) -> NDArray[Any]:
     return data.view(_TO_NUMPY[dtype]).reshape(shape)
 
 
-def _entry(name: str, value: Any, dtype: str | None) -> _Entry:
+def _entry(name: str, value: Any, stated: str | None) -> _Entry:
+    """Return what the writer takes; `stated` is the type to write where the array may hold it."""
     import numpy as np
 
-    if is_tensor(value):
-        import torch
-
-        torch_name = str(value.dtype).removeprefix("torch.")
-        dtype = dtype if dtype is not None and _fits(dtype, torch_name) else None
-        dtype = dtype or _FROM_NUMPY.get(torch_name)
-        shape = tuple(value.shape)
-        value = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-        found = torch_name
-    else:
+    tensor = is_tensor(value)
+    if not tensor:
         value = np.asarray(value)
-        found = value.dtype.name
-        dtype = dtype if dtype is not None and _fits(dtype, found) else None
-        dtype = dtype or (_FROM_NUMPY.get(found) if value.dtype.isnative else None)
-        shape = value.shape
-        value = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    found = str(value.dtype).removeprefix("torch.")
+    dtype = stated if stated is not None and _fits(stated, found) else _FROM_NUMPY.get(found)
     if dtype is None:
         raise ArgumentTypeError.of(name, f"dtype {found}", f"one of {', '.join(_FROM_NUMPY)}")
-    return name, dtype, shape, value
+    shape = tuple(value.shape)
+    if tensor:
+        import torch
+
+        flat = value.detach().cpu().resolve_neg().resolve_conj().contiguous().view(-1)
+        return name, dtype, shape, flat.view(torch.uint8).numpy()
+    return name, dtype, shape, np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def _fits(dtype: str, numpy_name: str) -> bool:

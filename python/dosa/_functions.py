@@ -12,7 +12,6 @@ from dosa._results import TopK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from dosa._reports import Certificate, Verification
 
@@ -32,19 +31,6 @@ def topk(
 
 @overload
 def topk(
-    q: Tensor,
-    k: SupportsDLPack,
-    k_scale: SupportsDLPack,
-    weights: SupportsDLPack,
-    k_start: SupportsDLPack | None = None,
-    k_end: SupportsDLPack | None = None,
-    topk: int = 2048,
-    **options: Unpack[CallOptions],
-) -> TopK[Tensor]: ...
-
-
-@overload
-def topk(
     q: SupportsDLPack,
     k: SupportsDLPack,
     k_scale: SupportsDLPack,
@@ -57,7 +43,7 @@ def topk(
 
 
 def topk(
-    q: Any,
+    q: SupportsDLPack,
     k: SupportsDLPack,
     k_scale: SupportsDLPack,
     weights: SupportsDLPack,
@@ -178,7 +164,7 @@ def topk(
 
 
 def scores(
-    q: Any,
+    q: SupportsDLPack,
     k: SupportsDLPack,
     k_scale: SupportsDLPack,
     weights: SupportsDLPack,

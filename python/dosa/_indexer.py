@@ -13,7 +13,6 @@ from dosa._results import ROW_FIELDS, Stats, TopK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from dosa._reports import Certificate, Verification
 
@@ -130,19 +129,6 @@ class Indexer:
     @overload
     def topk(
         self,
-        q: Tensor,
-        k: SupportsDLPack,
-        k_scale: SupportsDLPack,
-        weights: SupportsDLPack,
-        k_start: SupportsDLPack | None = None,
-        k_end: SupportsDLPack | None = None,
-        topk: int = 2048,
-        **mapping: Unpack[Mapping],
-    ) -> TopK[Tensor]: ...
-
-    @overload
-    def topk(
-        self,
         q: SupportsDLPack,
         k: SupportsDLPack,
         k_scale: SupportsDLPack,
@@ -155,7 +141,7 @@ class Indexer:
 
     def topk(
         self,
-        q: Any,
+        q: SupportsDLPack,
         k: SupportsDLPack,
         k_scale: SupportsDLPack,
         weights: SupportsDLPack,
@@ -188,7 +174,7 @@ class Indexer:
 
     def scores(
         self,
-        q: Any,
+        q: SupportsDLPack,
         k: SupportsDLPack,
         k_scale: SupportsDLPack,
         weights: SupportsDLPack,
