@@ -129,6 +129,8 @@ float draw_weight(Weights kind, Random& random, float previous, bool second) {
       return 1.0F;
     case Weights::kSigned:
       return static_cast<float>(sign * size);
+    case Weights::kNegative:
+      return static_cast<float>(-size);
     case Weights::kMostlyNegative:
       return static_cast<float>(random.once_in(6) ? size : -size);
     case Weights::kCancelling:

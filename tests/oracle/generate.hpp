@@ -32,6 +32,7 @@ enum class Kind : int {
 enum class Weights : int {
   kOnes,
   kSigned,
+  kNegative,
   kMostlyNegative,  // 5 of 6 negative, as trained indexers have them
   kCancelling,      // pairs of opposite sign and nearly equal size
   kZeros,           // a third are +0 or -0

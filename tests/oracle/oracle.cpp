@@ -2,11 +2,16 @@
 #include "oracle.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 namespace dosa::oracle {
+
+namespace {
+constexpr std::size_t kMaxHeads = 128;
+}
 
 E4m3 decode_e4m3(std::uint8_t code) {
   const int mantissa = code & 7;
@@ -61,8 +66,8 @@ float activation(const Vector& q, const Vector& k) {
 float chain(const std::vector<float>& relu, const std::vector<float>& weights, float k_scale) {
   // Heads are padded behind the real ones with zero weight and zero activation.
   const std::size_t padded = std::max<std::size_t>(16, (relu.size() + 7) / 8 * 8);
-  std::vector<float> r(padded, 0.0F);
-  std::vector<float> w(padded, 0.0F);
+  std::array<float, kMaxHeads> r{};
+  std::array<float, kMaxHeads> w{};
   std::copy(relu.begin(), relu.end(), r.begin());
   std::copy(weights.begin(), weights.end(), w.begin());
   float part[4];
@@ -84,29 +89,50 @@ float chain(const std::vector<float>& relu, const std::vector<float>& weights, f
 
 namespace {
 
-std::vector<Vector> decode_heads(const Problem& problem, std::int64_t row) {
-  std::vector<Vector> heads;
-  const std::uint8_t* q = problem.q.data() + row * problem.num_heads * problem.head_dim;
-  for (int h = 0; h < problem.num_heads; ++h) {
-    heads.push_back(decode(q + static_cast<std::int64_t>(h) * problem.head_dim, problem.head_dim));
+std::vector<Vector> decode_all(const std::vector<std::uint8_t>& codes, std::int64_t first,
+                               std::int64_t count, int head_dim) {
+  std::vector<Vector> vectors;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    vectors.push_back(decode(codes.data() + i * head_dim, head_dim));
   }
-  return heads;
+  return vectors;
 }
 
-float score_key(const Problem& problem, const std::vector<Vector>& heads, std::int64_t row,
-                std::int64_t key) {
-  const Vector k = decode(problem.k.data() + key * problem.head_dim, problem.head_dim);
+/// One query row, decoded.
+struct Query {
+  std::vector<Vector> heads;
+  std::vector<float> weights;
+};
+
+Query query_of(const Problem& p, std::int64_t row) {
+  const std::int64_t first = row * p.num_heads;
+  return {decode_all(p.q, first, p.num_heads, p.head_dim),
+          {p.weights.begin() + first, p.weights.begin() + first + p.num_heads}};
+}
+
+float score_of(const Query& query, const Vector& k, float k_scale) {
   std::vector<float> relu;
-  for (const Vector& q : heads) relu.push_back(activation(q, k));
-  const auto first = problem.weights.begin() + row * problem.num_heads;
-  const std::vector<float> weights(first, first + problem.num_heads);
-  return chain(relu, weights, problem.k_scale[static_cast<std::size_t>(key)]);
+  relu.reserve(query.heads.size());
+  for (const Vector& q : query.heads) relu.push_back(activation(q, k));
+  return chain(relu, query.weights, k_scale);
+}
+
+std::vector<float> scores_of(const Problem& p, std::int64_t row, const std::vector<Vector>& keys) {
+  const Window w = window(p, row);
+  const Query query = query_of(p, row);
+  std::vector<float> scores;
+  for (std::int64_t key = w.begin; key < w.end; ++key) {
+    const auto i = static_cast<std::size_t>(key);
+    scores.push_back(score_of(query, keys[i], p.k_scale[i]));
+  }
+  return scores;
 }
 
 }  // namespace
 
-float score(const Problem& problem, std::int64_t row, std::int64_t key) {
-  return score_key(problem, decode_heads(problem, row), row, key);
+float score(const Problem& p, std::int64_t row, std::int64_t key) {
+  return score_of(query_of(p, row), decode(p.k.data() + key * p.head_dim, p.head_dim),
+                  p.k_scale[static_cast<std::size_t>(key)]);
 }
 
 Window window(const Problem& problem, std::int64_t row) {
@@ -128,13 +154,7 @@ bool ranks_before(float sa, std::int64_t a, float sb, std::int64_t b) {
 }
 
 std::vector<float> row_scores(const Problem& problem, std::int64_t row) {
-  const Window w = window(problem, row);
-  const std::vector<Vector> heads = decode_heads(problem, row);
-  std::vector<float> scores;
-  for (std::int64_t key = w.begin; key < w.end; ++key) {
-    scores.push_back(score_key(problem, heads, row, key));
-  }
-  return scores;
+  return scores_of(problem, row, decode_all(problem.k, 0, problem.num_keys, problem.head_dim));
 }
 
 namespace {
@@ -190,9 +210,10 @@ Row select(const Problem& problem, const Request& request, std::int64_t row,
 }
 
 std::vector<Row> top_k(const Problem& problem, const Request& request) {
+  const auto keys = decode_all(problem.k, 0, problem.num_keys, problem.head_dim);
   std::vector<Row> rows;
   for (std::int64_t row = 0; row < problem.num_queries; ++row) {
-    rows.push_back(select(problem, request, row, row_scores(problem, row)));
+    rows.push_back(select(problem, request, row, scores_of(problem, row, keys)));
   }
   return rows;
 }

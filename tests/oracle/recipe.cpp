@@ -12,9 +12,9 @@ std::string name(Kind kind) {
 }
 
 std::string name(Weights weights) {
-  static const std::vector<std::string> kNames = {"ones",       "signed", "mostly-negative",
-                                                  "cancelling", "zeros",  "wide",
-                                                  "huge",       "tiny",   "not-finite"};
+  static const std::vector<std::string> kNames = {
+      "ones", "signed", "negative", "mostly-negative", "cancelling", "zeros",
+      "wide", "huge",   "tiny",     "not-finite"};
   return kNames[static_cast<std::size_t>(weights)];
 }
 

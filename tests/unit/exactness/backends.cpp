@@ -21,9 +21,11 @@ using oracle::Random;
 oracle::Problem random_problem(std::uint64_t seed) {
   Random random(seed);
   oracle::Recipe recipe;
-  recipe.kind = static_cast<oracle::Kind>(random.below(8));
-  recipe.weights = static_cast<oracle::Weights>(random.below(9));
-  recipe.scales = static_cast<oracle::Scales>(random.below(9));
+  recipe.kind = static_cast<oracle::Kind>(random.below(static_cast<int>(oracle::Kind::kCount)));
+  recipe.weights =
+      static_cast<oracle::Weights>(random.below(static_cast<int>(oracle::Weights::kCount)));
+  recipe.scales =
+      static_cast<oracle::Scales>(random.below(static_cast<int>(oracle::Scales::kCount)));
   recipe.num_queries = 1;
   recipe.num_heads = static_cast<int>(random.between(1, 128));
   recipe.sixteenths = static_cast<int>(random.between(1, 16));
