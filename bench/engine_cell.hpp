@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// One input at one length: all modes by turns, so that whatever else the machine does meets all of
+// them alike; all must return the same ids.
+#ifndef DOSA_BENCH_ENGINE_CELL_HPP
+#define DOSA_BENCH_ENGINE_CELL_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dense_sgemm.hpp"
+#include "dosa/dosa.hpp"
+#include "measure.hpp"
+
+namespace dosa::bench {
+
+/// A way of answering: a mode of the engine, or the independent baseline.
+struct Contender {
+  std::string name;
+  dosa_mode mode = DOSA_MODE_AUTO;
+  int heads = 0;       // r; 0: free
+  bool dense = false;  // DenseSgemm
+};
+
+struct Outcome {
+  Contender contender;
+  std::vector<Lap> laps;  // of one call each, averages over the calls of a repetition
+  dosa_stats stats{};
+  double retained = 0.0;        // mean r over the rows that were screened
+  double screening_rows = 0.0;  // R': r and what the aggregates add
+  [[nodiscard]] std::vector<double> times(bool cpu) const {
+    std::vector<double> seconds;
+    for (const Lap& lap : laps) seconds.push_back(cpu ? lap.cpu : lap.wall);
+    return seconds;
+  }
+  /// Share of the visible keys that were scored with all heads.
+  [[nodiscard]] double survival() const {
+    return static_cast<double>(stats.fully_scored) / static_cast<double>(stats.visible);
+  }
+};
+
+struct Cell {
+  std::string input;
+  dosa_problem problem{};  // shapes only
+  std::vector<Outcome> outcomes;
+  std::size_t best = 0;  // the faster of the modes that score every key
+
+  /// best / outcome, repetition by repetition.
+  [[nodiscard]] std::vector<double> speedups(const Outcome& outcome, bool cpu) const {
+    std::vector<double> ratio = outcomes[best].times(cpu);
+    const std::vector<double> other = outcome.times(cpu);
+    for (std::size_t n = 0; n < ratio.size(); ++n) ratio[n] /= other[n];
+    return ratio;
+  }
+  /// 1 / (R'/H + sigma): what is left where screening costs its share and nothing else costs.
+  [[nodiscard]] double ceiling(const Outcome& outcome) const {
+    return 1.0 / (outcome.screening_rows / problem.num_heads + outcome.survival());
+  }
+};
+
+struct CellOptions {
+  int threads = 2;
+  int repetitions = 5;
+  double least_seconds = 0.02;  // a repetition calls again until it took this long
+  bool cpu_clock = false;       // which clock decides what is best
+};
+
+class CellRunner {
+ public:
+  CellRunner(const DenseSgemm& dense, const CellOptions& options)
+      : dense_(dense), options_(options) {}
+
+  Cell run(const std::string& input, const dosa_problem& problem,
+           const std::vector<Contender>& contenders) {
+    Cell cell;
+    cell.input = input;
+    cell.problem = problem;
+    ids_.assign(static_cast<std::size_t>(problem.num_queries) * problem.topk, 0);
+    std::vector<std::int32_t> expected;
+    std::vector<int> calls;
+    for (const Contender& contender : contenders) {
+      Outcome outcome;
+      outcome.contender = contender;
+      const Lap first = time_once([&] { call(problem, outcome); });  // warms up, too
+      calls.push_back(std::max(1, static_cast<int>(options_.least_seconds / first.wall)));
+      if (expected.empty()) expected = ids_;
+      if (expected != ids_) throw std::runtime_error(input + ": " + contender.name + " differs");
+      count_rows(problem, outcome);
+      cell.outcomes.push_back(std::move(outcome));
+    }
+    const std::size_t count = cell.outcomes.size();
+    for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
+      for (std::size_t n = 0; n < count; ++n) {  // another one goes first each time
+        const std::size_t at = (n + static_cast<std::size_t>(repetition)) % count;
+        repeat(problem, calls[at], cell.outcomes[at]);
+      }
+    }
+    for (std::size_t n = 0; n < count; ++n) {
+      const Outcome& outcome = cell.outcomes[n];
+      const dosa_mode mode = outcome.contender.mode;
+      if (outcome.contender.dense || (mode != DOSA_MODE_BASE && mode != DOSA_MODE_FULL)) continue;
+      if (time_of(outcome) < time_of(cell.outcomes[cell.best])) cell.best = n;
+    }
+    return cell;
+  }
+
+ private:
+  [[nodiscard]] double time_of(const Outcome& outcome) const {
+    return median(outcome.times(options_.cpu_clock));
+  }
+
+  void repeat(const dosa_problem& problem, int calls, Outcome& outcome) {
+    const Lap lap = time_once([&] {
+      for (int n = 0; n < calls; ++n) call(problem, outcome);
+    });
+    outcome.laps.push_back({lap.wall / calls, lap.cpu / calls});
+  }
+
+  void call(const dosa_problem& problem, Outcome& outcome) {
+    if (outcome.contender.dense) {
+      dense_.topk(problem, options_.threads, ids_.data());
+      return;
+    }
+    const dosa_options options = engine_options(outcome.contender);
+    std::size_t bytes = 0;
+    check(dosa_workspace_bytes(&problem, &options, &bytes));
+    if (workspace_.size() < bytes) workspace_.resize(bytes);
+    rows_.resize(static_cast<std::size_t>(problem.num_queries));
+    dosa_output output{};
+    output.struct_size = sizeof output;
+    output.indices = ids_.data();
+    output.indices_stride = problem.topk;
+    output.rows = rows_.data();
+    outcome.stats.struct_size = sizeof outcome.stats;
+    output.stats = &outcome.stats;
+    check(dosa_topk(&problem, &options, &output, workspace_.data(), workspace_.size()));
+  }
+
+  [[nodiscard]] dosa_options engine_options(const Contender& contender) const {
+    dosa_options options = default_options();
+    options.mode = contender.mode;
+    options.heads = contender.heads;
+    options.threads = options_.threads;
+    return options;
+  }
+
+  /// r and R' of the last call's rows; the auxiliary rows are those of a few rows' certificates.
+  void count_rows(const dosa_problem& problem, Outcome& outcome) {
+    double screened = 0.0;
+    for (const dosa_row_stats& row : rows_) {
+      if (row.screened == 0) continue;
+      outcome.retained += row.heads;
+      ++screened;
+    }
+    if (outcome.contender.dense || screened == 0.0) {
+      outcome.retained = 0.0;
+      return;
+    }
+    outcome.retained /= screened;
+    dosa_options options = engine_options(outcome.contender);
+    options.heads = static_cast<int>(std::lround(outcome.retained));
+    double auxiliary = 0.0;
+    constexpr int kLooks = 4;
+    for (int look = 0; look < kLooks; ++look) {
+      dosa_certificate certificate{};
+      certificate.struct_size = sizeof certificate;
+      const std::int64_t row = look * problem.num_queries / kLooks;
+      check(dosa_bounds(&problem, &options, row, &certificate, nullptr, workspace_.data(),
+                        workspace_.size()));
+      auxiliary += certificate.screening_rows - certificate.num_retained;
+    }
+    outcome.screening_rows = outcome.retained + auxiliary / kLooks;
+  }
+
+  const DenseSgemm& dense_;
+  CellOptions options_;
+  std::vector<std::int32_t> ids_;
+  std::vector<std::byte> workspace_;
+  std::vector<dosa_row_stats> rows_;
+};
+
+}  // namespace dosa::bench
+
+#endif  // DOSA_BENCH_ENGINE_CELL_HPP
