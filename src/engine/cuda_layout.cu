@@ -6,6 +6,7 @@
 #include "engine/cuda_schedule.hpp"
 #include "plan/screen_layout_sm90.cuh"
 #include "screen/screen_sm90.cuh"
+#include "screen/seeds_sm90.cuh"
 
 namespace dosa::engine {
 namespace {
@@ -44,6 +45,15 @@ int pick_screen_rows(int retained, int padded_heads) {
   if (retained == 0) return padded_heads <= 32 ? 16 : 24;
   const int wanted = retained + plan::ScreenLayout::kAuxiliaryRows;
   return std::min((wanted + 7) / 8 * 8, 32);
+}
+
+/// Pilots pay where a call has many rows and its contexts are long.
+int count_pilots(const CudaShape& shape) {
+  const int64_t pilots = shape.num_queries / screen::kPilotStride;
+  const int64_t room = screen::pool_keys(1, int64_t{shape.mask_units} * gpu::kUnitKeys);
+  const bool worth = shape.path == CudaPath::kScreen && pilots >= gpu::kBlockRows &&
+                     shape.units >= kLeastSeededUnits && screen::seed_keys(shape.topk) <= room;
+  return worth ? static_cast<int>(pilots) : 0;
 }
 
 CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
@@ -93,7 +103,9 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.record_capacity = std::max(kLeastRecords, round_up(4 * problem.topk, 1024));
   shape.screen_rows = pick_screen_rows(options.heads, shape.padded_heads);
   shape.mask_units = std::min(kMostScreenedUnits, std::max(shape.units, 1));
-  shape.dense_units = dense_units(problem.topk);
+  shape.pilot_rows = count_pilots(shape);
+  shape.seeded = shape.pilot_rows > 0;
+  shape.dense_units = shape.seeded ? kFirstUnits : dense_units(problem.topk);
   shape.pack_queries = shape.heads != shape.padded_heads ||
                        problem.q_stride != static_cast<int64_t>(problem.num_heads) * 128;
   shape.score_stride = round_up(problem.num_keys, 4);
@@ -110,6 +122,11 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
          place_cuda_buffers(shape, nullptr, unused) > options.workspace_limit) {
     shape.chunk_rows = round_up(shape.chunk_rows / 2, gpu::kBlockRows);
   }
+  if (shape.chunk_rows < kLeastSeededRows) {
+    shape.pilot_rows = 0;
+    shape.seeded = false;
+    if (shape.path == CudaPath::kScreen) shape.dense_units = dense_units(problem.topk);
+  }
   return shape;
 }
 
@@ -119,6 +136,8 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
   const int64_t rows = shape.chunk_rows;
   buffers.totals = carver.take<CudaTotals>(1);
   buffers.key_meta = carver.take<float2>(static_cast<int64_t>(shape.units) * gpu::kUnitKeys);
+  buffers.pilot_ids = carver.take<int32_t>(int64_t{shape.pilot_rows} * shape.topk);
+  buffers.pilot_windows = carver.take<int32_t>(int64_t{shape.pilot_rows} * 2);
   buffers.rows.windows = carver.take<int2>(rows);
   buffers.rows.floor_record = carver.take<uint64_t>(rows);
   buffers.rows.floor_score = carver.take<float>(rows);

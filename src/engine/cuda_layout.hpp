@@ -36,6 +36,8 @@ struct CudaShape {
   int screen_rows;       // R'
   int mask_units;        // units of the largest screened round
   int dense_units;       // scored with every head before the first screened round
+  int pilot_rows;        // kScreen: rows whose winners seed the others; 0: none
+  bool seeded;           // false in the pilots' own pass
   bool pack_queries;     // heads or strides differ from what the kernels read
   int64_t score_stride;  // kBase: floats between rows
 };
@@ -49,7 +51,9 @@ struct CudaTotals {
 /// Device arrays inside the caller's workspace.
 struct CudaBuffers {
   CudaTotals* totals;
-  float2* key_meta;  // (units * 256)
+  float2* key_meta;        // (units * 256)
+  int32_t* pilot_ids;      // (pilot rows, K)
+  int32_t* pilot_windows;  // (2, pilot rows): start, end
   numeric::RowState rows;
   gpu::KeyOrder* orders;  // (blocks)
   uint8_t* packed_queries;

@@ -11,6 +11,7 @@
 #include "refine/dense_sm90.cuh"
 #include "refine/refine_sm90.cuh"
 #include "screen/screen_sm90.cuh"
+#include "screen/seeds_sm90.cuh"
 #include "select/recover_sm90.cuh"
 #include "select/select_sm90.cuh"
 
@@ -71,6 +72,7 @@ class Run {
       dense_rounds(shape_.units);
     } else {
       dense_rounds(std::min(shape_.units, shape_.dense_units));
+      if (shape_.seeded) seed_rows(first);
       screened_rounds();
     }
     mark("recover");
@@ -174,6 +176,25 @@ class Run {
         gpu::make_row_map(buffers_.screen_operand,
                           static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
                           plan::ScreenLayout::tile_columns(shape_.screen_rows));
+  }
+
+  /// Raises the floors by the nearest pilots' winners.
+  void seed_rows(int64_t first) {
+    mark("seeds");
+    screen::SeedParams params{};
+    params.pilots = buffers_.pilot_ids;
+    params.pilot_rows = shape_.pilot_rows;
+    params.topk = shape_.topk;
+    params.first_row = first;
+    params.blocks = blocks_;
+    params.orders = buffers_.orders;
+    params.sample_units = shape_.dense_units;
+    params.lists = buffers_.lists;
+    DOSA_CUDA(screen::launch_seeds_sm90(params, stream_));
+    refine_round();
+    reduce(1, nullptr);
+    DOSA_CUDA(screen::launch_drop_seeds_sm90(buffers_.rows, shape_.topk, buffers_.orders,
+                                             shape_.dense_units, stream_));
   }
 
   void screen_round(UnitRange range) {
@@ -285,6 +306,46 @@ class Run {
   int blocks_ = 0;
 };
 
+/// Finds the winners of the pilot rows in a pass of their own, inside the call's workspace.
+void run_pilots(const dosa_problem& problem, const dosa_options& options, const CudaShape& shape,
+                void* workspace, cudaStream_t stream) {
+  CudaBuffers buffers{};
+  place_cuda_buffers(shape, workspace, buffers);
+  constexpr int64_t kStride = screen::kPilotStride;
+  int32_t* const starts = buffers.pilot_windows;
+  int32_t* const ends = buffers.pilot_windows + shape.pilot_rows;
+  DOSA_CUDA(screen::launch_pilot_windows_sm90(problem.k_start, problem.k_end, shape.pilot_rows,
+                                              starts, ends, stream));
+  dosa_problem pilots = problem;
+  pilots.num_queries = shape.pilot_rows;
+  pilots.q = problem.q + kStride / 2 * problem.q_stride;
+  pilots.q_stride = problem.q_stride * kStride;
+  pilots.weights = problem.weights + kStride / 2 * problem.weights_stride;
+  pilots.weights_stride = problem.weights_stride * kStride;
+  if (problem.k_start != nullptr) pilots.k_start = starts;
+  if (problem.k_end != nullptr) pilots.k_end = ends;
+  dosa_options plain = options;
+  plain.index_form = DOSA_INDEX_ABSOLUTE;
+  plain.order = DOSA_ORDER_ID;
+  dosa_output output{};
+  output.indices = buffers.pilot_ids;
+  output.indices_stride = shape.topk;
+  CudaShape own = shape;  // the same places for what the passes share, fewer rows
+  own.num_queries = shape.pilot_rows;
+  own.seeded = false;
+  own.pack_queries = true;
+  own.dense_units = dense_units(shape.topk);
+  // Half the call's rows leave room for the packed queries of the pilots.
+  const int half = shape.chunk_rows / 2 / gpu::kBlockRows * gpu::kBlockRows;
+  const int rounded = (shape.pilot_rows + gpu::kBlockRows - 1) / gpu::kBlockRows * gpu::kBlockRows;
+  own.chunk_rows = std::min(half, rounded);
+  Run run(pilots, plain, own, workspace, stream, {});
+  for (int64_t first = 0; first < own.num_queries; first += own.chunk_rows) {
+    const int64_t left = own.num_queries - first;
+    run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, own.chunk_rows)));
+  }
+}
+
 }  // namespace
 
 void cuda_topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,
@@ -292,6 +353,10 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
   const CudaShape shape = make_cuda_shape(problem, options);
   Run run(problem, options, shape, workspace, stream, hook);
   run.prepare_keys();
+  if (shape.pilot_rows > 0) {
+    run.mark("pilots");
+    run_pilots(problem, options, shape, workspace, stream);
+  }
   for (int64_t first = 0; first < shape.num_queries; first += shape.chunk_rows) {
     const int64_t left = shape.num_queries - first;
     run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)));

@@ -14,6 +14,8 @@ constexpr int kReduceShare = 4;          // records grow by K / 4 before a row i
 constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
 constexpr int kDenseKeysPerTopk = 16;    // K / 16 K = 6% of the keys pass when screening begins
 constexpr int kLeastScreenedKeys = 96 * 1024;  // shorter contexts are scored densely
+constexpr int kLeastSeededRows = 1024;         // and from this many rows at once
+constexpr int kLeastSeededUnits = 1024;        // pilots from 256K keys on
 
 /// Units scored with every head before screening: a power of two, so that probes meet it.
 inline int dense_units(int topk) {

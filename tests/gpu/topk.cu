@@ -178,6 +178,31 @@ void check_shapes(bool quick) {
   }
 }
 
+/// Pilots and seeds: many rows and a long context, against the answers of dense scoring.
+void check_seeded(const std::string& name, const HostInputs& host, int topk) {
+  const DeviceInputs inputs(host, topk);
+  const Answer wanted = run_topk(inputs, default_options(DOSA_MODE_FULL, 0));
+  const Answer answer = run_topk(inputs, default_options(DOSA_MODE_DOSA, 0));
+  int wrong = 0;
+  for (size_t i = 0; i < wanted.ids.size(); ++i) wrong += wanted.ids[i] != answer.ids[i] ? 1 : 0;
+  expect(!wanted.ids.empty() && wrong == 0, name, std::to_string(wrong) + " wrong ids");
+  std::printf("%-44s rows %d keys %d refined %lld recovered %lld %s\n", name.c_str(), host.queries,
+              host.keys, static_cast<long long>(answer.counters.refined),
+              static_cast<long long>(answer.counters.recovered_rows), wrong == 0 ? "ok" : "WRONG");
+}
+
+void check_all_seeded() {
+  HostInputs real = make_real(2100, 270001, 32, 20);
+  make_causal(real);
+  check_seeded("seeded real", real, 2048);
+  check_seeded("seeded real k100", real, 100);
+  HostInputs ints = make_int(2048, 262144, 32, 21);
+  check_seeded("seeded int", ints, 512);
+  make_ragged(ints, 22);
+  check_seeded("seeded int ragged", ints, 1000);
+  check_seeded("seeded plateau", make_dial(2050, 32, std::vector<float>(262200, 1.0f), 1.0f), 2048);
+}
+
 /// Every kernel on little data: screening begins behind the first 8K keys.
 void check_tiny() {
   check_modes("tiny32", make_real(70, 20000, 32, 14), 64, kAllModes);
@@ -236,6 +261,7 @@ int main(int argc, char** argv) {
     }
     dosa::testing::check_shapes(quick);
     if (!quick) dosa::testing::check_special();
+    if (!quick) dosa::testing::check_all_seeded();
     dosa::testing::check_repeats(quick);
   } catch (const std::exception& error) {
     std::printf("FAILED: %s\n", error.what());
