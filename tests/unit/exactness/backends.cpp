@@ -9,6 +9,7 @@
 #include <functional>
 #include <numeric>
 
+#include "oracle/harness.hpp"
 #include "refine/score.hpp"
 #include "screening_bench.hpp"
 #include "select/records.hpp"
@@ -146,6 +147,78 @@ TEST(Backends, ScoreKeys) {
       }
     }
   }
+}
+
+TEST(Backends, PackQuery) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const oracle::Problem p = random_problem(seed);
+    const ScreeningBench fast(p);  // packs with pack_query
+    ScreeningBench reference(p);
+    plan::pack_query_ref(p.q.data(), p.weights.data(), reference.pack, reference.rows);
+    const plan::QueryPack& a = fast.pack;
+    const plan::QueryPack& b = reference.pack;
+    const std::int64_t lanes = a.padded_heads;
+    const std::int64_t cells = static_cast<std::int64_t>(p.num_heads) * p.head_dim;
+    ASSERT_EQ(a.finite, b.finite) << seed;
+    ASSERT_EQ(a.num_low, b.num_low) << seed;
+    ASSERT_NO_FATAL_FAILURE(expect_equal(a.pairs, b.pairs, lanes * p.head_dim / 2, "pairs"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(a.low_pairs, b.low_pairs, lanes * a.num_low, "low_pairs"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(a.low_column, b.low_column, a.num_low, "low_column"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(a.weights, b.weights, lanes, "weights"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(a.unit, b.unit, lanes, "unit"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(fast.rows.hat, reference.rows.hat, cells, "hat"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(fast.rows.low, reference.rows.low, cells, "low"));
+    ASSERT_NO_FATAL_FAILURE(expect_equal(fast.rows.norm, reference.rows.norm, p.num_heads, "norm"));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_equal(fast.rows.hat_norm, reference.rows.hat_norm, p.num_heads, "hat_norm"));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_equal(fast.rows.low_norm, reference.rows.low_norm, p.num_heads, "low_norm"));
+  }
+}
+
+// The bound over all heads may round differently in each backend, but holds in each: what is left
+// includes every key at or above the threshold, with its exact score.
+TEST(Backends, RefineKeys) {
+  std::int64_t dropped = 0;
+  for (std::uint64_t seed = 0; seed < 250; ++seed) {
+    const oracle::Problem p = random_problem(seed);
+    ScreeningBench bench(p);
+    const plan::Envelope envelope = bench.build_all_heads();
+    if (!bench.pack.finite || envelope.strength > plan::kRowStrengthLimit) continue;
+    Random random(seed);
+    std::vector<std::uint16_t> pick;
+    for (int i = 0; i < bench.tile.count; ++i) {
+      if (!random.once_in(3)) pick.push_back(static_cast<std::uint16_t>(i));
+    }
+    if (pick.empty()) continue;
+    const float tau = bench.score(random.pick(pick));
+    if (std::isnan(tau)) continue;
+    for (const bool reference : {false, true}) {
+      std::array<std::uint16_t, plan::kTileKeys> kept{};
+      std::array<float, plan::kTileKeys> scores{};
+      std::array<float, plan::kTileKeys> bounds{};
+      const auto refine = reference ? refine::refine_keys_ref : refine::refine_keys;
+      const int left = refine(
+          bench.pack, bench.tile, bench.all_heads, screen::guarded_threshold(tau), pick.data(),
+          static_cast<int>(pick.size()), kept.data(), scores.data(), bounds.data());
+      int next = 0;
+      for (std::size_t n = 0; n < pick.size(); ++n) {
+        const float score = bench.score(pick[n]);
+        const bool is_left = next < left && kept[static_cast<std::size_t>(next)] == pick[n];
+        ASSERT_FALSE(screen::certified_bound(bounds[n]).value < score)
+            << "seed " << seed << " key " << pick[n] << " score " << score;
+        ASSERT_TRUE(is_left || !(score >= tau)) << "seed " << seed << " key " << pick[n];
+        if (!is_left) {
+          ++dropped;
+          continue;
+        }
+        ASSERT_TRUE(oracle::same(scores[static_cast<std::size_t>(next)], score));
+        ++next;
+      }
+      ASSERT_EQ(next, left);
+    }
+  }
+  EXPECT_GT(dropped, 1000);
 }
 
 TEST(Backends, KeepGreatest) {

@@ -59,15 +59,19 @@ TEST(GuardEnclosures, KeyNormsAndTheirParts) {
       const Rational unit = 1 << bench.tile.shift[i];
       Rational square = 0;
       Rational low_square = 0;
+      Rational hat_square = 0;
       RationalVector group_square(ScreeningBench::kGroups, 0);
       for (int d = 0; d < p.head_dim; ++d) {
         const Rational x = key.units[static_cast<std::size_t>(d)];
         const Rational low = x - unit * bench.tile.rows[i * p.head_dim + d];
+        const Rational hat = bench.tile.rows[i * p.head_dim + d];
         square += x * x;
+        hat_square += hat * hat;
         low_square += low * low;
         const int width = p.head_dim / ScreeningBench::kGroups;
         group_square[static_cast<std::size_t>(d / width)] += x * x;
       }
+      ASSERT_LT(hat_square, Rational(0x1p30));
       const auto encloses = [&unit](float norm, const Rational& squared) {
         const Rational value = exact(norm) * unit;
         return value * value >= squared;
@@ -197,8 +201,8 @@ TEST(GuardEnclosures, ScreeningRows) {
           ASSERT_GT(std::min(first, second), -32768);
           square += first * first + static_cast<std::int64_t>(second) * second;
         }
-        // With key rows below 2^14, partial sums stay below 2^31 (N3).
-        ASSERT_LT(square, Rational(0x1p34));
+        // With key rows below 2^15 (checked above), partial sums stay below 2^31 (N3).
+        ASSERT_LT(square, Rational(0x1p32));
         low += oracle::root_up(square, 96) * abs(exact(bench.operand.coefficient[r]));
       }
       ASSERT_GE(exact(envelope.low), low) << seed << " form " << form;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "numeric/bounds.hpp"
+#include "refine/score.hpp"
 #include "screening_bench.hpp"
 
 namespace dosa::test {
@@ -186,6 +187,29 @@ TEST(GuardTerms, RowsWhoseScoreCouldOverflowAreNotCertified) {
   const plan::Envelope envelope = bench.build();
   EXPECT_EQ(bench.score(), std::numeric_limits<float>::infinity());
   EXPECT_GT(envelope.strength, plan::kRowStrengthLimit);
+}
+
+// N8 for the bound over all heads, whose sum runs in lanes.
+TEST(GuardTerms, SumOverAllHeads) {
+  for (const int heads : {17, 33, 64, 128}) {
+    std::vector<float> weights(static_cast<std::size_t>(heads), kUlp * (1 - 0x1p-10F));
+    weights[0] = 1.0F;
+    ScreeningBench bench(
+        one_row(equal_heads(heads, vector_of({{0, 1}})), weights, {vector_of({{0, 1}})}, 1.0F));
+    static_cast<void>(bench.build_all_heads());
+    const std::uint16_t pick = 0;
+    std::uint16_t kept = 0;
+    float score = 0.0F;
+    float bound = 0.0F;
+    const LowerBound guarded = screen::guarded_threshold(bench.score());
+    for (const auto refine : {refine::refine_keys, refine::refine_keys_ref}) {
+      EXPECT_EQ(
+          refine(bench.pack, bench.tile, bench.all_heads, guarded, &pick, 1, &kept, &score, &bound),
+          1);
+      EXPECT_EQ(score, bench.score());
+      EXPECT_GE(screen::certified_bound(bound).value, score);
+    }
+  }
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ class ScreeningBench {
     pack.place(arena, problem_.num_heads, problem_.head_dim);
     rows.place(arena, problem_.num_heads, problem_.head_dim);
     operand.place(arena, problem_.num_heads + plan::kMaxAuxiliary, problem_.head_dim);
+    all_heads.place(arena, problem_.num_heads);
     EXPECT_LE(arena.used(), kBytes - Arena::kAlignment);
     const plan::KeySource keys{problem_.k.data(), problem_.head_dim, problem_.k_scale.data()};
     plan::build_tile_ref(keys, 0, nullptr, static_cast<int>(problem_.num_keys), tile);
@@ -90,6 +91,12 @@ class ScreeningBench {
     return plan::build_operand(certificate, rows, problem_.weights.data(), operand);
   }
 
+  /// The bound over all heads that refinement uses.
+  plan::Envelope build_all_heads() {
+    return plan::build_all_heads(rows, problem_.weights.data(), problem_.num_heads,
+                                 problem_.head_dim, operand, all_heads);
+  }
+
   /// Bounds as the kernel computes them; compare with a guarded threshold only.
   [[nodiscard]] std::vector<float> computed() const {
     std::vector<float> bounds(plan::kTileKeys);
@@ -119,6 +126,7 @@ class ScreeningBench {
   plan::QueryPack pack;
   plan::QueryRows rows;
   plan::ScreenOperand operand;
+  plan::AllHeadsOperand all_heads;
   plan::Certificate certificate;
 
  private:
