@@ -169,8 +169,9 @@ std::string outcome_text(const Explanation& found) {
     return text + "\n  No bound was used: for this row it is cheaper to score every key.\n";
   }
   return text + fmt::format("\n  The threshold rose from {} to {} in {} round{}.\n",
-                            number(found.stats.first_threshold), number(found.stats.last_threshold),
-                            found.stats.rounds, found.stats.rounds == 1 ? "" : "s");
+                            threshold_text(found.stats.first_threshold),
+                            threshold_text(found.stats.last_threshold), found.stats.rounds,
+                            found.stats.rounds == 1 ? "" : "s");
 }
 
 }  // namespace
