@@ -133,6 +133,9 @@ dosa_status check_shape(const dosa_problem* problem, const dosa_options* options
   }
   status = check_options(*options);
   if (status != DOSA_OK) return status;
+  if (options->heads > problem->num_heads) {
+    return bad_range("options.heads", options->heads, 0, problem->num_heads);
+  }
   if (options->allowance == DOSA_ALLOWANCE_GROUPED &&
       problem->head_dim % (8 * options->allowance_groups) != 0) {
     return fail(DOSA_INVALID_ARGUMENT,
