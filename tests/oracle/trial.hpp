@@ -56,7 +56,7 @@ inline dosa_options options_of(const Trial& trial, const Request& request) {
   dosa_options o = make_options(request);
   o.mode = v.mode;
   o.threshold = v.threshold;
-  o.heads = v.heads % 8 == 7 ? v.heads : v.heads % (trial.recipe.num_heads + 1);
+  o.heads = v.heads % (trial.recipe.num_heads + 1);
   o.threads = v.threads;
   o.retain = v.retain;
   o.projection = 1 - v.no_projection;
