@@ -20,7 +20,7 @@ constexpr std::int64_t kMostExtent = std::numeric_limits<std::int32_t>::max();
 
 std::vector<GenKind> all_kinds() {
   std::vector<GenKind> kinds;
-  for (const auto& list : {exact_kinds()}) {
+  for (const auto& list : {exact_kinds(), model_kinds()}) {
     kinds.insert(kinds.end(), list.begin(), list.end());
   }
   return kinds;

@@ -41,4 +41,7 @@ struct GenKind {
 /// Inputs whose scores are known or exact in every order: dial, dial-neg, zero, residue, int, real.
 [[nodiscard]] std::vector<GenKind> exact_kinds();
 
+/// Workloads that behave like the published models (docs/workloads.md): glm52, dsv32.
+[[nodiscard]] std::vector<GenKind> model_kinds();
+
 }  // namespace dosa::cli

@@ -10,18 +10,16 @@
 namespace dosa::io {
 namespace {
 
-constexpr int kLayers = 21;  // layers of GLM-5.2 that have an indexer of their own
-
-// The quiet heads' weight by layer. Aggregating all negative heads is published to cost most in
+// Share of contrary tokens by layer. Aggregating all negative heads is published to cost most in
 // the early layers, most of all in layer 2; from the last entry on it stays the same.
-constexpr std::array<double, 5> kQuietWeight = {0.10, 0.14, 0.30, 0.14, 0.08};
+constexpr std::array<double, 5> kContraryShare = {0.010, 0.035, 0.260, 0.035, 0.005};
 
 void set_layer(GenModel& model, int layer) {
   // Layers differ in how flat their scores are; the first is by far the flattest.
-  const double vary = 2 * CounterRandom(kLayers).uniform(static_cast<std::uint64_t>(layer)) - 1;
-  model.salient_share = layer == 0 ? 0.110 : 0.0270 * (1 + 0.12 * vary);
-  model.quiet_weight =
-      kQuietWeight[std::min(static_cast<std::size_t>(layer), kQuietWeight.size() - 1)];
+  const double vary = 2 * CounterRandom(kGenLayers).uniform(static_cast<std::uint64_t>(layer)) - 1;
+  model.salient_share = layer == 0 ? 0.105 : 0.0230 * (1 + 0.12 * vary);
+  model.contrary_share =
+      kContraryShare[std::min(static_cast<std::size_t>(layer), kContraryShare.size() - 1)];
 }
 
 void set_domain(GenModel& model, GenDomain domain) {
@@ -36,8 +34,8 @@ void set_domain(GenModel& model, GenDomain domain) {
 }
 
 void check_layer(int layer) {
-  if (layer < 0 || layer >= kLayers) {
-    const std::string expected = "0 to " + std::to_string(kLayers - 1);
+  if (layer < 0 || layer >= kGenLayers) {
+    const std::string expected = "0 to " + std::to_string(kGenLayers - 1);
     throw Error("layer", std::to_string(layer), expected);
   }
 }
@@ -48,7 +46,9 @@ GenModel preset(bool many_positive, int layer, GenDomain domain) {
   if (many_positive) {
     model.positive = 11;
     model.positive_weight = 0.364;
-    model.negative_weight = 0.62;
+    model.firing_weight = 0.62;
+    model.quiet_weight = 0.18;
+    model.quiet_contrary = 0.90;
     model.wavering_spread = 0.66;
   }
   set_layer(model, layer);
@@ -78,7 +78,7 @@ GenModel dsv32_model(int rows, int layer, GenDomain domain) {
   model.hesitant *= 2;
   model.quiet *= 2;
   model.positive_weight /= 2;
-  model.negative_weight /= 2;
+  model.firing_weight /= 2;
   model.hesitant_weight /= 2;
   model.quiet_weight /= 2;
   return model;
