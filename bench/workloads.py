@@ -56,15 +56,15 @@ def read(path, dtype):
 
     def tensor(name, kind):
         begin, end = header[name]["data_offsets"]
-        flat = np.frombuffer(raw, kind, offset=8 + size + begin, count=(end - begin) // np.dtype(kind).itemsize)
+        count = (end - begin) // np.dtype(kind).itemsize
+        flat = np.frombuffer(raw, kind, offset=8 + size + begin, count=count)
         return flat.reshape(header[name]["shape"])
 
     values = e4m3_values().astype(dtype)
     k = values[tensor("k", "u1")] * tensor("k_scale", "<f4").astype(dtype)[:, None]
     norm = np.sqrt(np.einsum("nd,nd->n", k, k))
-    return Trace(
-        values[tensor("q", "u1")], k, norm, tensor("weights", "<f4").astype(dtype), tensor("k_end", "<i4")
-    )
+    q = values[tensor("q", "u1")]
+    return Trace(q, k, norm, tensor("weights", "<f4").astype(dtype), tensor("k_end", "<i4"))
 
 
 def best(scores):
@@ -135,8 +135,9 @@ def study(trace, r, num_rows):
 
 
 def generate(args, path, layer, domain, queries, stride, keys):
-    command = [args.dosa, "gen", args.kind, "--queries", queries, "--stride", stride, "--keys", keys]
-    command += ["--layer", layer, "--domain", domain, "--rows", args.rows, "--seed", args.seed, "-o", path]
+    command = [args.dosa, "gen", args.kind, "--rows", args.rows, "--seed", args.seed]
+    command += ["--layer", layer, "--domain", domain, "--queries", queries, "--stride", stride]
+    command += ["--keys", keys, "-o", path]
     subprocess.run([str(x) for x in command], check=True, stdout=subprocess.DEVNULL)
 
 
