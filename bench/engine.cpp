@@ -2,10 +2,14 @@
 // bench_engine: the modes of the engine against each other and against an independent baseline, in
 // one run, on files and made inputs at many lengths.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -30,16 +34,24 @@ struct Arguments {
   CellOptions cell;
 };
 
+/// "a,b,c" as a list.
+template <typename Convert>
+auto split(const std::string& text, const Convert& convert) {
+  std::vector<decltype(convert(text))> items;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) items.push_back(convert(item));
+  return items;
+}
+
 Arguments parse(CLI::App& app, int argc, char** argv) {
   Arguments arguments;
+  std::string made;
+  std::string keys;
+  std::string heads;
   app.add_option("FILE", arguments.files, "traces; each is cut to its last N keys");
-  app.add_option("--gen", arguments.made, "made inputs: real, int, residue, glm52:8, dsv32:16, ...")
-      ->delimiter(',');
-  app.add_option("--keys", arguments.keys, "values of N; those over an input's length are left out")
-      ->delimiter(',');
-  app.add_option("--heads", arguments.heads,
-                 "values of r (default: a quarter, half, 3/4 of H, less 1)")
-      ->delimiter(',');
+  app.add_option("--gen", made, "made inputs: real,int,residue,glm52:8,dsv32:16:LAYER,...");
+  app.add_option("--keys", keys, "N,N,...; those over an input's length are left out");
+  app.add_option("--heads", heads, "r,r,... (default: a quarter, half, 3/4 of H, less 1)");
   app.add_option("--rows", arguments.rows, "query rows, the last ones");
   app.add_option("-k,--topk", arguments.topk);
   app.add_option("--threads", arguments.cell.threads);
@@ -54,6 +66,11 @@ Arguments parse(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::exit(app.exit(error));
   }
+  const auto number = [](const std::string& item) { return std::stoll(item); };
+  arguments.made = split(made, [](const std::string& item) { return item; });
+  if (!keys.empty()) arguments.keys.clear();
+  for (const long long n : split(keys, number)) arguments.keys.push_back(n);
+  for (const long long r : split(heads, number)) arguments.heads.push_back(static_cast<int>(r));
   if (arguments.files.empty() && arguments.made.empty()) arguments.made = {"glm52:8", "real"};
   return arguments;
 }
