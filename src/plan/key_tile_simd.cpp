@@ -40,6 +40,62 @@ HWY_INLINE std::uint32_t list_low(const float* HWY_RESTRICT low, int dims, LowPa
   return count;
 }
 
+#if HWY_TARGET != HWY_AVX2  // which has no shift by lane for 16-bit lanes
+/// Most keys have no low part and the same shift as the key before: then k^ follows from the bits
+/// of the codes alone, |x| = (mantissa) << (exponent - 1) in units of 2^-9. Returns |k^|^2, or -1
+/// where the guess fails or a code is NaN and the general way must be taken.
+HWY_INLINE std::int64_t split_exactly(const std::uint8_t* HWY_RESTRICT codes, int dims, int shift,
+                                      std::int16_t* HWY_RESTRICT hat) {
+  const hn::ScalableTag<std::uint16_t> du;
+  const hn::ScalableTag<std::int16_t> di16;
+  const hn::Rebind<std::uint8_t, decltype(du)> du8;
+  const DI di;
+  const int step = static_cast<int>(hn::Lanes(du));
+  // Below shift 3 a magnitude could leave int16; other lengths take the general way.
+  if (shift < 3 || dims % step != 0) return -1;
+  const auto target = hn::Set(du, static_cast<std::uint16_t>(shift));
+  auto largest = hn::Zero(du);
+  auto lost = hn::Zero(du);
+  VI high = hn::Zero(di);
+  VI low = hn::Zero(di);
+  for (int d = 0; d < dims; d += step) {
+    const auto code = hn::PromoteTo(du, hn::LoadU(du8, codes + d));
+    const auto magnitude = hn::And(code, hn::Set(du, 0x7F));
+    largest = hn::Max(largest, magnitude);
+    const auto exponent = hn::ShiftRight<3>(magnitude);
+    const auto normal = hn::Min(exponent, hn::Set(du, 1));
+    const auto mantissa = hn::Add(hn::And(magnitude, hn::Set(du, 7)), hn::ShiftLeft<3>(normal));
+    const auto power = hn::Sub(exponent, normal);
+    const auto value = hn::Shl(mantissa, hn::SaturatedSub(power, target));
+    const auto right = hn::SaturatedSub(target, power);
+    const auto rounded = hn::Shr(value, right);
+    lost = hn::Or(lost, hn::Xor(value, hn::Shl(rounded, right)));
+    const auto sign = hn::ShiftRight<15>(hn::BitCast(di16, hn::ShiftLeft<8>(code)));
+    const auto integer = hn::Sub(hn::Xor(hn::BitCast(di16, rounded), sign), sign);
+    hn::StoreU(integer, di16, hat + d);
+    // Sums of pairs of squares stay below 2^31; halves of 16 bits are added up apart.
+    const VI pair = dot_pairs(hn::Zero(di), hn::BitCast(di, integer), hn::BitCast(di, integer));
+    high = hn::Add(high, hn::ShiftRight<16>(pair));
+    low = hn::Add(low, hn::And(pair, hn::Set(di, 0xFFFF)));
+  }
+  const bool nan = !hn::AllFalse(du, hn::Eq(largest, hn::Set(du, 0x7F)));
+  if (nan || !hn::AllTrue(du, hn::Eq(lost, hn::Zero(du)))) return -1;
+  return (static_cast<std::int64_t>(hn::GetLane(hn::SumOfLanes(di, high))) << 16) +
+         hn::GetLane(hn::SumOfLanes(di, low));
+}
+#else
+HWY_INLINE std::int64_t split_exactly(const std::uint8_t* HWY_RESTRICT, int, int,
+                                      std::int16_t* HWY_RESTRICT) {
+  return -1;
+}
+#endif
+
+/// Whether `shift` is split_shift() of a vector whose largest magnitude fits at any shift >= 3.
+HWY_INLINE bool is_least_shift(std::int64_t squared, int shift) {
+  constexpr std::int64_t kLimit = kKeyNorm * kKeyNorm;
+  return squared <= kLimit << (2 * shift) && squared > kLimit << (2 * shift - 2);
+}
+
 using DD = hn::ScalableTag<double>;
 using VD = hn::Vec<DD>;
 
@@ -93,11 +149,22 @@ void build_tile(const KeySource& keys, std::int64_t first, const std::int32_t* i
   HWY_ALIGN float low[DOSA_MAX_HEAD_DIM];
   HWY_ALIGN KeySums sums;
   std::uint32_t num_low = 0;
+  int guess = tile.groups > 0 ? 0 : 5;  // group norms need the values: the general way
   for (int i = 0; i < count; ++i) {
     const std::int64_t id = tile.id(i);
     std::int16_t* hat = tile.rows + static_cast<std::ptrdiff_t>(i) * dims;
+    const std::int64_t hat_squared = split_exactly(keys.codes + id * keys.stride, dims, guess, hat);
+    if (hat_squared >= 0 && is_least_shift(hat_squared << (2 * guess), guess)) {
+      tile.shift[i] = static_cast<std::uint8_t>(guess);
+      tile.scale[i] = keys.scale[id];
+      tile.low_begin[i] = num_low;
+      sums.squared[i] = static_cast<double>(hat_squared << (2 * guess));
+      sums.low_squared[i] = 0.0;
+      continue;
+    }
     const Decoded decoded = decode(keys.codes + id * keys.stride, dims, units);
     const int shift = split_shift(decoded.squared, decoded.largest, kKeyNorm);
+    if (tile.groups == 0) guess = shift;
     tile.shift[i] = static_cast<std::uint8_t>(shift);
     tile.scale[i] = keys.scale[id];
     tile.low_begin[i] = num_low;
