@@ -90,10 +90,19 @@ HWY_INLINE std::int64_t split_exactly(const std::uint8_t* HWY_RESTRICT, int, int
 }
 #endif
 
-/// Whether `shift` is split_shift() of a vector whose largest magnitude fits at any shift >= 3.
-HWY_INLINE bool is_least_shift(std::int64_t squared, int shift) {
-  constexpr std::int64_t kLimit = kKeyNorm * kKeyNorm;
-  return squared <= kLimit << (2 * shift) && squared > kLimit << (2 * shift - 2);
+/// Splits a key without low part at its least shift, which is tried from `shift` on and left there.
+HWY_INLINE bool split_by_guess(const std::uint8_t* HWY_RESTRICT codes, int dims, int& shift,
+                               std::int64_t& squared, std::int16_t* HWY_RESTRICT hat) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const std::int64_t hat_squared = split_exactly(codes, dims, shift, hat);
+    if (hat_squared < 0) return false;
+    squared = hat_squared << (2 * shift);
+    // From shift 3 on every magnitude fits int16, so that the norm alone decides.
+    const int least = split_shift(squared, 0, kKeyNorm);
+    if (least == shift) return true;
+    shift = least;
+  }
+  return false;
 }
 
 using DD = hn::ScalableTag<double>;
@@ -149,22 +158,24 @@ void build_tile(const KeySource& keys, std::int64_t first, const std::int32_t* i
   HWY_ALIGN float low[DOSA_MAX_HEAD_DIM];
   HWY_ALIGN KeySums sums;
   std::uint32_t num_low = 0;
-  int guess = tile.groups > 0 ? 0 : 5;  // group norms need the values: the general way
+  int guess = 5;  // the shift of most keys whose largest coordinate is 448
   for (int i = 0; i < count; ++i) {
     const std::int64_t id = tile.id(i);
     std::int16_t* hat = tile.rows + static_cast<std::ptrdiff_t>(i) * dims;
-    const std::int64_t hat_squared = split_exactly(keys.codes + id * keys.stride, dims, guess, hat);
-    if (hat_squared >= 0 && is_least_shift(hat_squared << (2 * guess), guess)) {
+    std::int64_t squared = 0;
+    // Group norms need the values: the general way.
+    if (tile.groups == 0 &&
+        split_by_guess(keys.codes + id * keys.stride, dims, guess, squared, hat)) {
       tile.shift[i] = static_cast<std::uint8_t>(guess);
       tile.scale[i] = keys.scale[id];
       tile.low_begin[i] = num_low;
-      sums.squared[i] = static_cast<double>(hat_squared << (2 * guess));
+      sums.squared[i] = static_cast<double>(squared);
       sums.low_squared[i] = 0.0;
       continue;
     }
     const Decoded decoded = decode(keys.codes + id * keys.stride, dims, units);
     const int shift = split_shift(decoded.squared, decoded.largest, kKeyNorm);
-    if (tile.groups == 0) guess = shift;
+    guess = shift;
     tile.shift[i] = static_cast<std::uint8_t>(shift);
     tile.scale[i] = keys.scale[id];
     tile.low_begin[i] = num_low;
