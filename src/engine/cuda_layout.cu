@@ -63,7 +63,9 @@ CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
     case DOSA_MODE_FULL:
       return CudaPath::kFull;
     case DOSA_MODE_AUTO:
-      return problem.num_keys < kLeastScreenedKeys ? CudaPath::kFull : CudaPath::kScreen;
+      return problem.num_keys < least_screened_keys(pad_heads(problem.num_heads))
+                 ? CudaPath::kFull
+                 : CudaPath::kScreen;
     default:
       return CudaPath::kScreen;
   }

@@ -13,9 +13,14 @@ constexpr int kMostScreenedUnits = 512;  // 128K keys between two raises of the 
 constexpr int kReduceShare = 4;          // records grow by K / 4 before a row is reduced again
 constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
 constexpr int kDenseKeysPerTopk = 16;    // K / 16 K = 6% of the keys pass when screening begins
-constexpr int kLeastScreenedKeys = 96 * 1024;  // shorter contexts are scored densely
-constexpr int kLeastSeededRows = 1024;         // and from this many rows at once
-constexpr int kLeastSeededUnits = 1024;        // pilots from 256K keys on
+
+/// `auto` scores shorter contexts densely: there screening lost on the hardest trace
+/// (docs/kernels.md).
+inline int least_screened_keys(int padded_heads) {
+  return padded_heads <= 32 ? 448 * 1024 : 224 * 1024;
+}
+constexpr int kLeastSeededRows = 1024;   // and from this many rows at once
+constexpr int kLeastSeededUnits = 1024;  // pilots from 256K keys on
 
 /// Units scored with every head before screening: a power of two, so that probes meet it.
 inline int dense_units(int topk) {

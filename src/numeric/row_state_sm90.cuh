@@ -27,30 +27,48 @@ struct RowState {
   int rows;  // real rows of the chunk
 };
 
-/// Appends up to two records per lane for one row per lane class.
-/// Lanes of one class (lane % kClasses) hold the same row; the whole warp calls this.
+/// Up to two records per lane on their way to the rows' memory: begin() asks for room, finish()
+/// writes. Between them the atomic's answer may be on its way.
+/// Lanes of one class (lane % kClasses) hold the same row; the whole warp calls both.
 template <int kClasses>
-__device__ __forceinline__ void append_records(const RowState& state, int row, bool first,
-                                               uint64_t first_record, bool second,
-                                               uint64_t second_record) {
+struct PendingRecords {
   static_assert(kClasses == 1 || kClasses == 2 || kClasses == 4, "classes of a quad");
-  constexpr uint32_t kPattern =
+  static constexpr uint32_t kPattern =
       kClasses == 1 ? 0xffffffffu : (kClasses == 2 ? 0x55555555u : 0x11111111u);
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  const uint32_t same = kPattern << (lane % kClasses);
-  const uint32_t firsts = __ballot_sync(0xffffffffu, first) & same;
-  const uint32_t seconds = __ballot_sync(0xffffffffu, second) & same;
-  const uint32_t count = __popc(firsts) + __popc(seconds);
-  uint32_t base = 0;
-  if (lane < kClasses && count != 0) base = atomicAdd(state.counts + row, count);
-  base = __shfl_sync(0xffffffffu, base, lane % kClasses);
-  const uint32_t before = (1u << lane) - 1;
-  uint64_t* const records = state.records + static_cast<int64_t>(row) * state.capacity;
-  const uint32_t at_first = base + __popc(firsts & before);
-  const uint32_t at_second = base + __popc(firsts) + __popc(seconds & before);
-  const uint32_t capacity = static_cast<uint32_t>(state.capacity);
-  if (first && at_first < capacity) records[at_first] = first_record;
-  if (second && at_second < capacity) records[at_second] = second_record;
-}
+
+  uint64_t records[2];
+  uint32_t votes[2] = {0, 0};  // lanes of this class that have a first, a second record
+  uint32_t base = 0;           // of the class, known to its first lane
+  int row = 0;
+
+  static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) & 31; }
+
+  __device__ __forceinline__ void begin(const RowState& state, int to_row, const bool (&keep)[2],
+                                        const uint64_t (&values)[2]) {
+    row = to_row;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      records[i] = values[i];
+      votes[i] = __ballot_sync(0xffffffffu, keep[i]) & kPattern << (lane() % kClasses);
+    }
+    const uint32_t count = __popc(votes[0]) + __popc(votes[1]);
+    if (lane() < kClasses && count != 0) base = atomicAdd(state.counts + row, count);
+  }
+
+  __device__ __forceinline__ void finish(const RowState& state) {
+    if (!__any_sync(0xffffffffu, (votes[0] | votes[1]) != 0)) return;
+    const uint32_t first = __shfl_sync(0xffffffffu, base, lane() % kClasses);
+    const uint32_t before = (1u << lane()) - 1;
+    uint64_t* const memory = state.records + static_cast<int64_t>(row) * state.capacity;
+    const uint32_t at[2] = {first + __popc(votes[0] & before),
+                            first + __popc(votes[0]) + __popc(votes[1] & before)};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const bool own = (votes[i] >> lane() & 1) != 0;
+      if (own && at[i] < static_cast<uint32_t>(state.capacity)) memory[at[i]] = records[i];
+      votes[i] = 0;
+    }
+  }
+};
 
 }  // namespace dosa::numeric

@@ -2,78 +2,19 @@
 // One CTA of 128 threads makes one row's certificate: a thread per coordinate or per head.
 #include "plan/plan_sm90.cuh"
 
-#include <cuda_fp8.h>
-
+#include "plan/envelope_sm90.cuh"
 #include "plan/screen_layout_sm90.cuh"
 
 namespace dosa::plan {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kDim = 128;
-constexpr int kRowStride = 132;     // floats: eight heads by four parts fall into 32 banks
 constexpr int kMostJoint = 48;      // omitted positive heads for which pairs are worth their time
 constexpr float kTiny = 0x1p-100f;  // aggregates below this are not subtracted
 
 enum Role : int { kZero, kRetained, kProjected, kAggregated, kIgnored };
 
-struct Shared {
-  float weight[kDim];  // by head
-  float norm[kDim];    // |q_h|, rounded up
-  float priority[kDim];
-  float folded[kDim];  // by slot: w~
-  int role[kDim];
-  int slot_head[kDim];  // head of a retained slot
-  int projected[kDim];  // heads in P
-  uint8_t aggregate[2][kDim];
-  float partial[4];
-  float best_gain[4];
-  int best_slot[4];
-  float best_dot[4];
-  int positives;
-  int retained;
-  int num_projected;
-  int invalid;
-};
-
-__device__ float warp_sum_up(float value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    value = __fadd_ru(value, __shfl_xor_sync(0xffffffffu, value, step));
-  }
-  return value;
-}
-
-/// Sum over the CTA, rounded up, known to all threads.
-__device__ float sum_up(Shared& shared, float value) {
-  const int thread = static_cast<int>(threadIdx.x);
-  value = warp_sum_up(value);
-  __syncthreads();
-  if (thread % 32 == 0) shared.partial[thread / 32] = value;
-  __syncthreads();
-  return __fadd_ru(__fadd_ru(shared.partial[0], shared.partial[1]),
-                   __fadd_ru(shared.partial[2], shared.partial[3]));
-}
-
-__device__ float max_all(Shared& shared, float value) {
-  const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-  }
-  __syncthreads();
-  if (thread % 32 == 0) shared.partial[thread / 32] = value;
-  __syncthreads();
-  return fmaxf(fmaxf(shared.partial[0], shared.partial[1]),
-               fmaxf(shared.partial[2], shared.partial[3]));
-}
-
-__device__ float decode(uint8_t code) {
-  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
-}
-
 /// Loads the row's heads and weights, and their norms rounded up.
-__device__ void load_row(const PlanParams& params, int row, Shared& shared, float* q) {
+__device__ void load_row(const PlanParams& params, int row, RowWork& shared, float* q) {
   const int thread = static_cast<int>(threadIdx.x);
   const uint8_t* const codes = params.queries + row * params.query_bytes;
   bool valid = true;
@@ -93,6 +34,7 @@ __device__ void load_row(const PlanParams& params, int row, Shared& shared, floa
     shared.positives = 0;
     shared.retained = 0;
     shared.num_projected = 0;
+    shared.num_aggregated = 0;
   }
   __syncthreads();
   if (!valid) atomicOr(&shared.invalid, 1);
@@ -100,13 +42,20 @@ __device__ void load_row(const PlanParams& params, int row, Shared& shared, floa
   for (int base = 0; base < params.padded_heads; base += kThreads / 4) {
     const int head = base + thread / 4;
     float sum = 0.0f;
+    float largest = 0x1p-6f;
     for (int i = 0; i < kDim / 4; ++i) {
       const float value = q[head * kRowStride + 4 * i + thread % 4];
       sum = __fmaf_ru(value, value, sum);
+      largest = fmaxf(largest, fabsf(value));
     }
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
     sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
     sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-    if (thread % 4 == 0) shared.norm[head] = __fsqrt_ru(sum);
+    if (thread % 4 == 0) {
+      shared.norm[head] = __fsqrt_ru(sum);
+      shared.largest[head] = largest;
+    }
   }
   __syncthreads();
 }
@@ -120,7 +69,7 @@ __device__ float activity(const PlanParams& params, int row, int head) {
 }
 
 /// The retained set and the roles of the omitted heads (docs/math.md, Retained heads).
-__device__ void choose_roles(const PlanParams& params, int row, Shared& shared) {
+__device__ void choose_roles(const PlanParams& params, int row, RowWork& shared) {
   const int head = static_cast<int>(threadIdx.x);
   const int most = params.screen_rows - ScreenLayout::kAuxiliaryRows;
   const bool all_positive = shared.positives <= most;
@@ -155,6 +104,7 @@ __device__ void choose_roles(const PlanParams& params, int row, Shared& shared) 
       shared.projected[atomicAdd(&shared.num_projected, 1)] = head;
     } else if (weight < 0.0f) {
       role = active >= 0.5f ? kAggregated : kIgnored;
+      if (role == kAggregated) shared.aggregated[atomicAdd(&shared.num_aggregated, 1)] = head;
     }
     shared.role[head] = role;
   }
@@ -173,7 +123,7 @@ __device__ float warp_dot(const float* a, const float* b) {
 }
 
 /// The retained slot that leaves the smallest rest of `head`, and its coefficient beta.
-__device__ int find_anchor(Shared& shared, const float* q, int head, float& beta) {
+__device__ int find_anchor(RowWork& shared, const float* q, int head, float& beta) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   float gain = 0.0f;
   float best_dot = 0.0f;
@@ -209,7 +159,7 @@ __device__ int find_anchor(Shared& shared, const float* q, int head, float& beta
 }
 
 /// Upper bound of sum_gh [u_g . u_h]+ over the rests stored in place of the projected heads.
-__device__ float joint_squares(Shared& shared, const float* q) {
+__device__ float joint_squares(RowWork& shared, const float* q) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread & 31;
   float total = 0.0f;
@@ -230,11 +180,10 @@ __device__ float joint_squares(Shared& shared, const float* q) {
 
 /// E_P of the omitted positive heads and the envelope of their computed dot products; folds them
 /// into their anchors (E3, E4, joint form). Rests w (q - beta q_j) replace the heads' rows.
-__device__ float project(Shared& shared, float* q) {
+__device__ float project(RowWork& shared, float* q, Envelope& envelope) {
   const int d = static_cast<int>(threadIdx.x);
   float triangle = 0.0f;
   float rounding = 0.0f;
-  float envelope = 0.0f;
   for (int i = 0; i < shared.num_projected; ++i) {
     const int head = shared.projected[i];
     const float weight = shared.weight[head];
@@ -252,12 +201,12 @@ __device__ float project(Shared& shared, float* q) {
     triangle = __fadd_ru(triangle, __fsqrt_ru(square));
     rounding = __fadd_ru(rounding, __fsqrt_ru(width_square));
     q[head * kRowStride + d] = high;
-    float seen = shared.norm[head];
+    envelope.add_vector(weight, shared.norm[head], shared.largest[head]);
     if (slot >= 0) {
-      seen = __fmaf_ru(beta, shared.norm[anchor], seen);
-      if (d == 0) shared.folded[slot] = __fmaf_ru(weight, beta, shared.folded[slot]);
+      const float share = __fmul_ru(weight, beta);
+      envelope.add_vector(share, shared.norm[anchor], shared.largest[anchor]);
+      if (d == 0) shared.folded[slot] = __fadd_ru(shared.folded[slot], share);
     }
-    envelope = __fmaf_ru(weight, seen, envelope);
     __syncthreads();
   }
   float allowance = triangle;
@@ -265,7 +214,7 @@ __device__ float project(Shared& shared, float* q) {
     const float joint = __fadd_ru(__fsqrt_ru(joint_squares(shared, q)), rounding);
     allowance = fminf(allowance, joint);
   }
-  return __fmaf_ru(kDotEnvelope, envelope, allowance);
+  return allowance;
 }
 
 /// A power of two s with |value| / s in [128, 256), or 0 for tiny values.
@@ -275,7 +224,8 @@ __device__ float row_scale(float largest) {
 }
 
 /// One e4m3 row of the aggregate: its code at this coordinate, and the rest [low, high] after it.
-__device__ uint8_t peel(Shared& shared, float& low, float& high, float& scale, float& norm) {
+__device__ uint8_t peel(RowWork& shared, float& low, float& high, float& scale, float& norm,
+                        Envelope& envelope) {
   const float largest = max_all(shared, fmaxf(fabsf(low), fabsf(high)));
   scale = row_scale(largest);
   const float wanted = scale > 0.0f ? high / scale : 0.0f;
@@ -284,38 +234,38 @@ __device__ uint8_t peel(Shared& shared, float& low, float& high, float& scale, f
   low = __fmaf_rd(-scale, value, low);
   high = __fmaf_ru(-scale, value, high);
   norm = __fsqrt_ru(sum_up(shared, __fmul_ru(value, value)));
+  envelope.add_vector(scale, norm, fmaxf(0x1p-6f, max_all(shared, fabsf(value))));
   return code;
 }
 
 /// The aggregate as two e4m3 rows; returns what must be added for them: reconstruction, and the
 /// envelope of the aggregated heads and of the rows themselves (E5).
-__device__ float aggregate(const PlanParams& params, Shared& shared, const float* q,
-                           float (&scales)[2], float& magnitude) {
+__device__ float aggregate(const PlanParams& params, RowWork& shared, const float* q,
+                           float (&scales)[2], float& magnitude, Envelope& envelope) {
   const int d = static_cast<int>(threadIdx.x);
   float low = 0.0f;
   float high = 0.0f;
-  float heads = 0.0f;
   for (int head = 0; head < params.padded_heads; ++head) {
     if (shared.role[head] != kAggregated) continue;
     const float size = -shared.weight[head];
     low = __fmaf_rd(size, q[head * kRowStride + d], low);
     high = __fmaf_ru(size, q[head * kRowStride + d], high);
-    heads = __fmaf_ru(size, shared.norm[head], heads);
   }
   float norms[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const uint8_t code = peel(shared, low, high, scales[i], norms[i]);
+    const uint8_t code = peel(shared, low, high, scales[i], norms[i], envelope);
     shared.aggregate[i][d] = code;
   }
   const float rest = fmaxf(fabsf(low), fabsf(high));
   const float error = __fsqrt_ru(sum_up(shared, __fmul_ru(rest, rest)));
   magnitude = __fmaf_ru(scales[0], norms[0], __fmul_ru(scales[1], norms[1]));
-  return __fmaf_ru(kDotEnvelope, __fadd_ru(heads, magnitude), error);
+  envelope.add_aggregated(shared, q);
+  return error;
 }
 
 /// fp32 roundings of both chains: at most 64 of them, each 2^-24 of the sum of magnitudes.
-__device__ float rounding_guard(const PlanParams& params, Shared& shared, float allowance,
+__device__ float rounding_guard(const PlanParams& params, RowWork& shared, float allowance,
                                 float magnitude) {
   constexpr float kRoundings = 0x1p-18f;
   constexpr float kUnderflow = 0x1p-120f;  // per unit of |k| >= 2^-9: subnormal products
@@ -331,7 +281,7 @@ __device__ float rounding_guard(const PlanParams& params, Shared& shared, float 
   return __fmaf_ru(kRoundings, sizes, kUnderflow);
 }
 
-__device__ void write_operand(const PlanParams& params, int row, const Shared& shared,
+__device__ void write_operand(const PlanParams& params, int row, const RowWork& shared,
                               bool usable) {
   using Layout = ScreenLayout;
   const int rows = params.screen_rows;
@@ -357,6 +307,7 @@ __device__ void close_row(const numeric::RowState& rows, int row) {
   const float infinity = __int_as_float(0x7f800000);
   rows.flags[row] |= numeric::kRowRecover;
   rows.counts[row] = 0;
+  rows.records[static_cast<int64_t>(row) * rows.capacity] = 0;  // no floor to recover from
   rows.floor_record[row] = ~uint64_t{0};
   rows.floor_score[row] = infinity;
   rows.bound_floor[row] = infinity;
@@ -364,7 +315,7 @@ __device__ void close_row(const numeric::RowState& rows, int row) {
 
 __global__ void __launch_bounds__(kThreads)
     plan_sm90_kernel(const __grid_constant__ PlanParams params) {
-  __shared__ Shared shared;
+  __shared__ RowWork shared;
   extern __shared__ __align__(16) float q[];  // (padded heads, 132)
   const int row = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
@@ -373,6 +324,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const out = params.coefficients + static_cast<int64_t>(row) * stride;
   bool usable = row < params.rows.rows;
   float allowance = 0.0f;
+  float constant = 0.0f;
   float scales[2] = {0.0f, 0.0f};
   if (usable) {
     load_row(params, row, shared, q);
@@ -382,9 +334,12 @@ __global__ void __launch_bounds__(kThreads)
   if (usable) {
     choose_roles(params, row, shared);
     float magnitude = 0.0f;
-    allowance = aggregate(params, shared, q, scales, magnitude);
-    allowance = __fadd_ru(allowance, project(shared, q));
+    Envelope envelope;
+    allowance = aggregate(params, shared, q, scales, magnitude, envelope);
+    allowance = __fadd_ru(allowance, project(shared, q, envelope));
+    allowance = __fadd_ru(allowance, envelope.per_norm);
     allowance = __fadd_ru(allowance, rounding_guard(params, shared, allowance, magnitude));
+    constant = __fmul_ru(envelope.constant, 1.0f + 0x1p-17f);  // its share of the roundings
   }
   __syncthreads();
   for (int i = thread; i < stride; i += kThreads) {
@@ -394,6 +349,7 @@ __global__ void __launch_bounds__(kThreads)
       if (i == rows - 2) value = scales[0];
       if (i == rows - 1) value = scales[1];
       if (i == rows) value = allowance;
+      if (i == rows + 1) value = constant;
     }
     out[i] = value;
   }

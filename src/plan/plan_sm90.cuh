@@ -10,10 +10,6 @@
 
 namespace dosa::plan {
 
-/// Assumed error of one tensor-core dot product: |computed - exact| <= kDotEnvelope |q| |k|.
-/// docs/numerics-sm90.md holds the model and its evidence.
-constexpr float kDotEnvelope = 0x1p-9f;
-
 struct PlanParams {
   const uint8_t* queries;  // (rows, padded heads, 128) e4m3
   int64_t query_bytes;     // between rows
@@ -31,7 +27,8 @@ struct PlanParams {
 
 /// Chooses the retained heads, folds, aggregates and bounds every rounding outward.
 /// Shapes:   above; `blocks` blocks of 64 rows
-/// Guarantee: sum_R w~ [x]+ + E |k| - [y]+ >= the computed payload score of the key, with x and y
+/// Guarantee: sum_R w~ [x]+ + C + E |k| - [y]+ >= the computed payload score of the key, with x and
+/// y
 ///           the computed dot products of the operand's rows (E6); rows whose queries or weights
 ///           are not finite are closed and flagged kRowRecover
 /// Error:    cudaError_t of the launch

@@ -103,8 +103,9 @@ struct Epilogue {
       records[i] = numeric::make_record(value[i], key);
       keep[i] = keep[i] && key >= window.x && key < window.y && records[i] > floor_record;
     }
-    numeric::append_records<Share::kClasses>(params.rows, row, keep[0], records[0], keep[1],
-                                             records[1]);
+    numeric::PendingRecords<Share::kClasses> pending;
+    pending.begin(params.rows, row, keep, records);
+    pending.finish(params.rows);
   }
 
   __device__ __forceinline__ void sample(const Params& params, const float (&products)[64],

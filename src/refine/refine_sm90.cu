@@ -197,8 +197,9 @@ __device__ __forceinline__ void finish_tile(const RefineParams& params,
     records[i] = numeric::make_record(value[i], key[i]);
     keep[i] = keep[i] && key[i] >= window.x && key[i] < window.y && records[i] > floor_record;
   }
-  numeric::append_records<Share::kClasses>(params.rows, first_row + query, keep[0], records[0],
-                                           keep[1], records[1]);
+  numeric::PendingRecords<Share::kClasses> pending;
+  pending.begin(params.rows, first_row + query, keep, records);
+  pending.finish(params.rows);
 }
 
 template <class C>

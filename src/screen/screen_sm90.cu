@@ -27,7 +27,8 @@ struct Epilogue {
   static constexpr int kTileColumns = C::kTileColumns;
   using Products = float[kTileColumns / 2];
   struct Shared {
-    float2 limits[C::kTileQueries];  // allowance E, threshold
+    float2 limits[C::kTileQueries];   // allowance E, threshold
+    float constant[C::kTileQueries];  // C
   };
 
   float weights[C::kSlots][C::kScreenRows];  // of this lane class's queries
@@ -51,17 +52,18 @@ struct Epilogue {
     }
     if (thread < C::kTileQueries) {
       const int row = segment.block * gpu::kBlockRows + in_block + thread;
-      shared.limits[thread] =
-          make_float2(params.coefficients[static_cast<int64_t>(row) * C::kStride + C::kScreenRows],
-                      params.rows.bound_floor[row]);
+      const float* const limits =
+          params.coefficients + static_cast<int64_t>(row) * C::kStride + C::kScreenRows;
+      shared.limits[thread] = make_float2(limits[0], params.rows.bound_floor[row]);
+      shared.constant[thread] = limits[1];
     }
   }
 
-  /// U = (sum_R w~ [x]+ + E |k| - [y]+) * scale (E6); rejected only by U < threshold.
-  __device__ __forceinline__ bool survives(const Products& products, float2 limits, int slot,
-                                           int half, const gpu::KeyPair& keys) const {
+  /// U = (sum_R w~ [x]+ + C + E |k| - [y]+) * scale (E6); rejected only by U < threshold.
+  __device__ __forceinline__ bool survives(const Products& products, float2 limits, float constant,
+                                           int slot, int half, const gpu::KeyPair& keys) const {
     const int first = slot * C::kScreenRows / 2;
-    float even = __fmul_rn(limits.x, keys.norm[half]);
+    float even = __fmaf_rn(limits.x, keys.norm[half], constant);
     float odd = 0.0f;
 #pragma unroll
     for (int row = 0; row < C::kRetained; row += 2) {
@@ -85,10 +87,11 @@ struct Epilogue {
 #pragma unroll
     for (int slot = 0; slot < C::kSlots; ++slot) {
       const float2 limits = shared.limits[4 * slot + (lane & 3)];
+      const float constant = shared.constant[4 * slot + (lane & 3)];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const uint32_t survivors =
-            __ballot_sync(0xffffffffu, survives(products, limits, slot, half, keys));
+            __ballot_sync(0xffffffffu, survives(products, limits, constant, slot, half, keys));
         if (lane == in_unit * C::kWords + slot * 2 + half) word = survivors;
       }
     }

@@ -10,7 +10,7 @@ namespace dosa::screen {
 
 struct ScreenParams : gpu::StationaryParams {
   numeric::RowState rows;
-  const float* coefficients;  // (padded rows, R' + 4): R' weights, E
+  const float* coefficients;  // (padded rows, R' + 4): R' weights, E, C
   uint32_t* masks;            // (blocks, mask_units, kMaskWords), see below
   int mask_units;             // units of a round for which there is room
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recovery: one CTA takes a group of 128 / H rows through all keys in order of ids and reduces its
-// records whenever the next 256 keys might not fit.
+// records whenever the next 2,048 keys might not fit.
 #include "select/recover_sm90.cuh"
 
 #include "gpu/ptx_sm90.cuh"
@@ -17,6 +17,7 @@ struct Config {
   static constexpr int kQueries = 128 / kHeads;
   static constexpr int kUnit = 256;  // keys of a step
   static constexpr int kStages = 2;
+  static constexpr int kCheck = 8;  // steps between two looks at the counts
   static constexpr int kThreads = 256;
 };
 
@@ -30,7 +31,6 @@ struct SharedStorage {
   uint64_t keys_full[C::kStages];
   uint64_t columns_full;
   uint64_t floor_record[C::kQueries];
-  float floor_score[C::kQueries];
   int2 window[C::kQueries];
   int count[C::kQueries];
 };
@@ -50,8 +50,10 @@ __device__ void load_group(const RecoverParams& params, SharedStorage<C>& shared
     const bool flagged =
         row < params.rows.rows && (params.rows.flags[row] & numeric::kRowRecover) != 0;
     shared.window[thread] = flagged ? params.rows.windows[row] : make_int2(0, 0);
-    shared.floor_record[thread] = 0;
-    shared.floor_score[thread] = __int_as_float(0x7fffffff);
+    // The row's own floor, left by whoever closed it; a record equal to it is still to be found.
+    const uint64_t floor =
+        flagged ? params.rows.records[static_cast<int64_t>(row) * params.rows.capacity] : 0;
+    shared.floor_record[thread] = floor > 0 ? floor - 1 : 0;
     if (flagged) {
       params.rows.counts[row] = 0;
       atomicAdd(params.recovered, 1ull);
@@ -75,7 +77,6 @@ __device__ void shrink_row(const RecoverParams& params, SharedStorage<C>& shared
   if (threadIdx.x == 0) {
     params.rows.counts[row] = static_cast<uint32_t>(params.topk);
     shared.floor_record[query] = least;
-    shared.floor_score[query] = numeric::record_score(least);
     __threadfence();
   }
   __syncthreads();
@@ -120,8 +121,9 @@ __device__ void score_keys(const RecoverParams& params, SharedStorage<C>& shared
     keep[i] = i < Share::kValues && Share::owns(c) && key >= window.x && key < window.y &&
               records[i] > shared.floor_record[query];
   }
-  numeric::append_records<Share::kClasses>(params.rows, group * C::kQueries + query, keep[0],
-                                           records[0], keep[1], records[1]);
+  numeric::PendingRecords<Share::kClasses> pending;
+  pending.begin(params.rows, group * C::kQueries + query, keep, records);
+  pending.finish(params.rows);
 }
 
 /// Phases of the barriers carry over from group to group.
@@ -172,6 +174,9 @@ __device__ void recover_group(const RecoverParams& params, SharedStorage<C>& sha
       score_keys<C>(params, shared, shared.keys[stage] + tile_row * 128, group,
                     first + tile_row + lane_row);
     }
+    __syncthreads();  // the stage may be filled again
+    const bool last = first + C::kUnit >= high;
+    if (!last && (first - low) / C::kUnit % C::kCheck != C::kCheck - 1) continue;
     __threadfence();
     __syncthreads();
     if (thread < C::kQueries) {
@@ -182,7 +187,7 @@ __device__ void recover_group(const RecoverParams& params, SharedStorage<C>& sha
     __syncthreads();
     for (int query = 0; query < C::kQueries; ++query) {
       const int count = shared.count[query];
-      if (count > params.rows.capacity - C::kUnit) {
+      if (count > params.rows.capacity - C::kUnit * C::kCheck) {
         shrink_row<C>(params, shared, query, group * C::kQueries + query, count);
       }
     }

@@ -31,6 +31,8 @@ __device__ void close_row(const numeric::RowState& rows, int row) {
   const float infinity = __int_as_float(0x7f800000);
   rows.flags[row] |= numeric::kRowRecover;
   rows.counts[row] = 0;
+  // The floor is proven, whatever was lost: recovery starts from it.
+  rows.records[static_cast<int64_t>(row) * rows.capacity] = rows.floor_record[row];
   rows.floor_record[row] = ~uint64_t{0};
   rows.floor_score[row] = infinity;
   rows.bound_floor[row] = infinity;
