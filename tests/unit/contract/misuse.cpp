@@ -196,6 +196,7 @@ TEST(Misuse, UnknownOptions) {
       {"index_form", "4", "", set(&dosa_options::index_form, 4)},
       {"order", "2", "", set(&dosa_options::order, 2)},
       {"heads", "-1", "", set(&dosa_options::heads, -1)},
+      {"heads", "5", "0 to 4", set(&dosa_options::heads, 5)},  // of a problem with 4 heads
       {"heads", "1000", "", set(&dosa_options::heads, 1000)},
       {"threads", "-1", "", set(&dosa_options::threads, -1)},
       {"forced_first", "-1", "", set(&dosa_options::forced_first, -1)},
