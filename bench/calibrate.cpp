@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_calibrate TRACE: what the kernels cost per key on real data, and the constants of
 // src/engine/cost_model.hpp fitted to it.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -169,32 +169,57 @@ void add_preparation(const dosa_problem& problem, Benches& benches, std::vector<
   }
 }
 
-/// Scores as they come: unordered records, K kept of K and the buffer's slack.
-void add_selection(std::vector<Kernel>& kernels) {
-  for (const int topk : {256, 2048}) {
-    const int count = topk + select::RecordBuffer::slack(topk);
-    auto source = std::make_shared<std::vector<Record>>();
+/// Unordered records, as a scan collects them, K and the buffer's slack. Many different ones, since
+/// a branch predictor would learn a few by heart.
+class RecordSets {
+ public:
+  explicit RecordSets(int topk) : count_(topk + select::RecordBuffer::slack(topk)) {
     std::uint64_t state = 1;
-    for (int n = 0; n < count; ++n) {
+    for (int n = 0; n < kSets * count_; ++n) {
       state = state * 6364136223846793005ULL + 1442695040888963407ULL;
       const auto score = static_cast<float>(static_cast<double>(state >> 32) * 0x1p-32);
-      source->push_back(make_record(score_code(score), n));
+      source_.push_back(make_record(score_code(score), n % count_));
     }
-    auto work = std::make_shared<std::vector<Record>>(*source);
-    auto scratch = std::make_shared<std::vector<Record>>(*source);
-    auto ids = std::make_shared<std::vector<std::int32_t>>(topk);
+    work_.resize(static_cast<std::size_t>(count_));
+    scratch_.resize(static_cast<std::size_t>(count_));
+    ids_.resize(static_cast<std::size_t>(topk));
+  }
+  [[nodiscard]] int count() const { return count_; }
+  /// A fresh copy of the next set.
+  Record* next() {
+    const Record* set = source_.data() + static_cast<std::ptrdiff_t>(next_) * count_;
+    next_ = (next_ + 1) % kSets;
+    std::copy(set, set + count_, work_.begin());
+    return work_.data();
+  }
+  Record* scratch() { return scratch_.data(); }
+  std::int32_t* ids() { return ids_.data(); }
+
+ private:
+  static constexpr int kSets = 64;
+  int count_;
+  int next_ = 0;
+  std::vector<Record> source_, work_, scratch_;
+  std::vector<std::int32_t> ids_;
+};
+
+void add_selection(std::vector<Kernel>& kernels) {
+  for (const int topk : {256, 2048}) {
+    auto sets = std::make_shared<RecordSets>(topk);
     const std::string unit = "record, K " + std::to_string(topk);
-    kernels.push_back(
-        {"keep_greatest", unit, 0.0, static_cast<double>(count), [source, work, count, topk] {
-           std::memcpy(work->data(), source->data(), sizeof(Record) * source->size());
-           select::keep_greatest(work->data(), count, topk);
-         }});
-    kernels.push_back(
-        {"emit_row", unit, 0.0, static_cast<double>(topk), [source, work, scratch, ids, topk] {
-           std::memcpy(work->data(), source->data(), sizeof(Record) * source->size());
-           select::emit_row(work->data(), topk, topk, DOSA_ORDER_ID, {}, scratch->data(),
-                            ids->data(), nullptr);
-         }});
+    const auto add = [&](const char* name, int items, const std::function<void()>& work) {
+      kernels.push_back({name, unit, 0.0, static_cast<double>(items), work});
+    };
+    add("keep_greatest", sets->count(),
+        [sets, topk] { select::keep_greatest(sets->next(), sets->count(), topk); });
+    add("std::nth_element", sets->count(), [sets, topk] {
+      Record* records = sets->next();
+      std::nth_element(records, records + (topk - 1), records + sets->count(), std::greater<>());
+    });
+    add("emit_row", topk, [sets, topk] {
+      select::emit_row(sets->next(), topk, topk, DOSA_ORDER_ID, {}, sets->scratch(), sets->ids(),
+                       nullptr);
+    });
   }
 }
 
