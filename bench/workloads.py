@@ -27,6 +27,7 @@ VARIANTS = ("full", "none", "all", "strength", "no projection")
 
 
 def e4m3_values():
+    """Return the values of the 256 codes (NaN codes are not used)."""
     codes = np.arange(256)
     exponent, mantissa = (codes >> 3) & 15, codes & 7
     value = np.where(exponent == 0, mantissa / 512, (8 + mantissa) * 2.0 ** (exponent - 10))
@@ -35,6 +36,8 @@ def e4m3_values():
 
 @dataclass
 class Trace:
+    """One generated workload."""
+
     q: np.ndarray  # (Q, H, D)
     k: np.ndarray  # (N, D), the key scale multiplied in
     norm: np.ndarray  # (N,)
@@ -42,6 +45,7 @@ class Trace:
     end: np.ndarray  # (Q,)
 
     def scores(self, row):
+        """Return the scores of the keys that `row` sees."""
         out = np.empty(self.end[row])
         for a in range(0, len(out), CHUNK):
             x = self.k[a : min(a + CHUNK, len(out))] @ self.q[row].T
@@ -50,6 +54,7 @@ class Trace:
 
 
 def read(path, dtype):
+    """Read a safetensors file that the command wrote."""
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8 : 8 + size])
@@ -68,13 +73,13 @@ def read(path, dtype):
 
 
 def best(scores):
-    """The K best keys and the K-th score."""
+    """Return the K best keys and the K-th score."""
     ids = np.argpartition(-scores, TOPK - 1)[:TOPK]
     return ids, scores[ids].min()
 
 
 def bounds(trace, row, seeds, r, variant):
-    """U of every visible key (E6), by the paper's rules; p_h on `seeds`."""
+    """Return U of every visible key (E6), by the paper's rules; p_h on `seeds`."""
     q, w = trace.q[row], trace.w[row]
     length = np.linalg.norm(q, axis=1)
     p = (trace.k[seeds] @ q.T > 0).mean(axis=0)
@@ -106,7 +111,7 @@ def bounds(trace, row, seeds, r, variant):
 
 
 def study(trace, r, num_rows):
-    """One dict per sampled row: survival in percent by variant, and what explains it."""
+    """Return one dict per sampled row: survival in percent by variant, and what explains it."""
     first = trace.scores(0)
     recent = np.arange(max(0, len(first) - RECENT), len(first))
     pool = np.union1d(best(first)[0], recent)
@@ -135,6 +140,7 @@ def study(trace, r, num_rows):
 
 
 def generate(args, path, layer, domain, queries, stride, keys):
+    """Run `dosa gen`."""
     command = [args.dosa, "gen", args.kind, "--rows", args.rows, "--seed", args.seed]
     command += ["--layer", layer, "--domain", domain, "--queries", queries, "--stride", stride]
     command += ["--keys", keys, "-o", path]
@@ -142,14 +148,16 @@ def generate(args, path, layer, domain, queries, stride, keys):
 
 
 def mean(cells):
+    """Return the mean of dicts with the same keys."""
     return {name: float(np.mean([cell[name] for cell in cells])) for name in cells[0]}
 
 
 def measure(args, path, layer, domain, r):
+    """Return one line of the table."""
     dtype = np.float32 if args.float32 else np.float64
     generate(args, path, layer, domain, ROWS, STRIDE, args.keys)
     cell = mean(study(read(path, dtype), r, args.sample))
-    # Weights and query rows do not depend on the number of keys alone: these are other rows.
+    # Weights do not depend on the keys: few of those are needed for statistics of many rows.
     generate(args, path, layer, domain, 2048, 1, 8192)
     positive = (read(path, dtype).w > 0).sum(axis=1)
     cell |= {"rows over r": 100 * float((positive > r).mean()), "positive": float(positive.mean())}
@@ -160,10 +168,12 @@ def measure(args, path, layer, domain, r):
 
 
 def show(name, cell):
+    """Print one line of the table."""
     print(f"{name:<10}" + "".join(f"{value:9.2f}" for value in cell.values()), flush=True)
 
 
 def main():
+    """Run the study."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("dosa", help="the dosa command")
     parser.add_argument("--kind", default="glm52", choices=["glm52", "dsv32"])

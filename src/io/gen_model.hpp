@@ -53,8 +53,8 @@ struct GenModel {
   double firing_weight = 0.38;
   double hesitant_weight = 0.10;
   double quiet_weight = 0.22;
-  double weight_spread = 0.15;    // relative, by row; the firing and the positive heads
-  double wavering_spread = 0.57;  // the hesitant and the quiet heads, which may turn positive
+  double weight_spread = 0.15;     // relative, by row; the firing and the positive heads
+  double wavering_spread = 0.545;  // the hesitant and the quiet heads, which may turn positive
 };
 
 /// Layers of GLM-5.2 that have an indexer of their own.

@@ -12,7 +12,7 @@ namespace {
 
 // Share of contrary tokens by layer. Aggregating all negative heads is published to cost most in
 // the early layers, most of all in layer 2; from the last entry on it stays the same.
-constexpr std::array<double, 5> kContraryShare = {0.010, 0.035, 0.260, 0.035, 0.005};
+constexpr std::array<double, 5> kContraryShare = {0.010, 0.030, 0.220, 0.030, 0.005};
 
 void set_layer(GenModel& model, int layer) {
   // Layers differ in how flat their scores are; the first is by far the flattest.
