@@ -5,12 +5,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <pthread.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "arrays.hpp"
@@ -171,16 +174,28 @@ class Progress {
   std::optional<nb::python_error> error_;
 };
 
+/// True in a process that was forked after this module was loaded.
+std::atomic<bool> forked{false};
+
 /// Runs body(options), which returns a status, without the interpreter.
 template <typename Body>
 dosa_status run(const Options& options, nb::object progress, std::string& message, Body body) {
   dosa_options call = options.value;
   Progress reports(std::move(progress), call);
   dosa_status status = DOSA_OK;
-  {
-    const nb::gil_scoped_release release;
+  const auto work = [&] {
     status = body(call);
     if (status != DOSA_OK) message = dosa_last_error();
+  };
+  {
+    const nb::gil_scoped_release release;
+    if (forked) {
+      // GNU OpenMP keeps a team for each thread that has called it. A fork copies the record of the
+      // team but not its threads, and a call would wait for them forever; a new thread has no team.
+      std::thread(work).join();
+    } else {
+      work();
+    }
   }
   reports.raise();
   return status;
@@ -350,6 +365,7 @@ nb::tuple verify(const Problem& problem, const Options& options, nb::object prog
 }  // namespace
 
 void bind_calls(nb::module_& module) {
+  pthread_atfork(nullptr, nullptr, [] { forked = true; });
   nb::class_<Problem>(module, "Problem")
       .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, nb::handle, nb::handle,
                     nb::handle, nb::handle, std::int64_t, std::int64_t>(),

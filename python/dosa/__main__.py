@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 
-def command() -> Path:
+def command() -> str:
     """Return the path of the command that came with the package."""
-    return Path(__file__).parent / "bin" / "dosa"
+    return os.path.join(os.path.dirname(__file__), "bin", "dosa")
 
 
 def main() -> NoReturn:
     """Replace this process by the command, with the same arguments."""
     path = command()
-    if not path.is_file():
+    if not os.path.isfile(path):
         sys.exit(f"dosa: found no command at {path}, expected the one that is installed with it")
     os.execv(path, ["dosa", *sys.argv[1:]])
 

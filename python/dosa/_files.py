@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dosa import _core
@@ -181,7 +180,7 @@ def save(
 
 def _readable(path: str | os.PathLike[str]) -> str:
     """Let Python raise its own error where there is no such file."""
-    with Path(path).open("rb"):
+    with open(path, "rb"):
         return os.fspath(path)
 
 

@@ -117,13 +117,17 @@ def test_what_progress_raises_is_raised_once_the_call_has_ended(trace: dosa.Trac
 
 def _select(seed: int) -> list[list[int]]:
     inputs = oracle.integers(seed, queries=64)
-    found: list[list[int]] = dosa.topk(*inputs, 5, threads=1).indices.tolist()
+    found: list[list[int]] = dosa.topk(*inputs, 5, threads=2).indices.tolist()
     return found
 
 
-def test_spawned_processes() -> None:
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        assert pool.map(_select, [1, 2]) == [_select(1), _select(2)]
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_other_processes(method: str) -> None:
+    """A forked child may call with several threads though its parent has done so before."""
+    expected = [_select(1), _select(2)]
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        assert pool.map_async(_select, [1, 2]).get(timeout=120) == expected
 
 
 def test_import_is_light() -> None:
