@@ -10,7 +10,15 @@
 #include "expect_rows.hpp"
 
 // Counting allocations replaces malloc, which sanitizers do as well.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DOSA_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DOSA_SANITIZED 1
+#endif
+#endif
+
+#if !defined(DOSA_SANITIZED) && defined(__GLIBC__)
 #define DOSA_COUNT_ALLOCATIONS 1
 namespace {
 std::atomic<std::int64_t> allocations{0};
