@@ -16,7 +16,7 @@
 
 namespace dosa::engine {
 
-inline constexpr int kGroupRows = 32;  // most rows of a group
+inline constexpr int kGroupRows = 128;  // most rows of a group: they share the work on a tile
 inline constexpr int kPilotRows = 4;  // from this many rows on, one goes first and seeds the others
 inline constexpr int kSampleKeys = 1024;  // keys scored first, spread over the context
 inline constexpr int kBaseTiles = 16;  // tiles of scores that mode `base` stores before it selects

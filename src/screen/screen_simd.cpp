@@ -59,6 +59,20 @@ HWY_INLINE void add_rows(const plan::ScreenOperand& operand, int row, Shape shap
   }
 }
 
+/// The last rows of an operand, fewer than kRowChunk: one instantiation each, since splitting them
+/// into powers of two costs more than a whole chunk.
+template <int kBlocks, int kRows = kRowChunk - 1>
+HWY_INLINE void add_last_rows(const plan::ScreenOperand& operand, int row, int rows,
+                              const std::int32_t* HWY_RESTRICT columns, VF (&sum)[kBlocks]) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) {
+      add_rows<kRows, kBlocks>(operand, row, Shape::kClipped, columns, sum);
+    } else {
+      add_last_rows<kBlocks, kRows - 1>(operand, row, rows, columns, sum);
+    }
+  }
+}
+
 template <int kBlocks>
 HWY_INLINE void add_all_rows(const plan::ScreenOperand& operand,
                              const std::int32_t* HWY_RESTRICT columns, VF (&sum)[kBlocks]) {
@@ -67,21 +81,10 @@ HWY_INLINE void add_all_rows(const plan::ScreenOperand& operand,
   for (; r + kRowChunk <= clipped; r += kRowChunk) {
     add_rows<kRowChunk, kBlocks>(operand, r, Shape::kClipped, columns, sum);
   }
-  if (kRowChunk == 8 && r + 4 <= clipped) {
-    add_rows<4, kBlocks>(operand, r, Shape::kClipped, columns, sum);
-    r += 4;
-  }
-  if (r + 2 <= clipped) {
-    add_rows<2, kBlocks>(operand, r, Shape::kClipped, columns, sum);
-    r += 2;
-  }
-  if (r < clipped) {
-    add_rows<1, kBlocks>(operand, r, Shape::kClipped, columns, sum);
-    ++r;
-  }
+  add_last_rows<kBlocks>(operand, r, clipped - r, columns, sum);
   if (operand.absolute) {
-    add_rows<1, kBlocks>(operand, r, Shape::kLinear, columns, sum);
-    add_rows<1, kBlocks>(operand, r + 1, Shape::kAbsolute, columns, sum);
+    add_rows<1, kBlocks>(operand, clipped, Shape::kLinear, columns, sum);
+    add_rows<1, kBlocks>(operand, clipped + 1, Shape::kAbsolute, columns, sum);
   }
 }
 
