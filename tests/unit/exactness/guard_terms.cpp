@@ -189,6 +189,20 @@ TEST(GuardTerms, RowsWhoseScoreCouldOverflowAreNotCertified) {
   EXPECT_GT(envelope.strength, plan::kRowStrengthLimit);
 }
 
+// E6 rejects strictly below the threshold and nothing else: equality, NaN and infinities survive.
+TEST(GuardTerms, OnlyAFiniteBoundBelowRejects) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kMax = std::numeric_limits<float>::max();
+  EXPECT_TRUE(rejects(UpperBound(1.0F), LowerBound(std::nextafterf(1.0F, 2.0F))));
+  EXPECT_TRUE(rejects(UpperBound(-kMax), LowerBound(0.0F)));
+  EXPECT_FALSE(rejects(UpperBound(1.0F), LowerBound(1.0F)));
+  EXPECT_FALSE(rejects(UpperBound(-0.0F), LowerBound(0.0F)));
+  EXPECT_FALSE(rejects(UpperBound(std::nanf("")), LowerBound(kMax)));
+  EXPECT_FALSE(rejects(UpperBound(-kInf), LowerBound(0.0F)));
+  EXPECT_FALSE(rejects(UpperBound(kInf), LowerBound(kMax)));
+  EXPECT_FALSE(rejects(UpperBound(-kMax), LowerBound(-kInf)));
+}
+
 // N8 for the bound over all heads, whose sum runs in lanes.
 TEST(GuardTerms, SumOverAllHeads) {
   for (const int heads : {17, 33, 64, 128}) {
