@@ -1,16 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # headers.sh ROOT CC CXX: fails where a header does not compile alone. Public C headers are compiled
-# as C99 too; a header that is included once per instruction set (*-inl.hpp) after Highway's own.
+# as C99 too; a header that is included once per instruction set (*-inl.hpp) after Highway's own; a
+# header that a .cu file of the same name implements by nvcc, where there is one.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/files.sh"
 cd "$1" || exit 1
 export CC=$2 CXX=$3
+scratch=$(mktemp -d)
+export scratch
+trap 'rm -rf "$scratch"' EXIT
 
 compile_alone() {
   local header=$1 source="#include \"$1\""
   local flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -Iinclude -Isrc -Icli -Itests)
+  if [ -e "${header%.hpp}.cu" ]; then
+    command -v nvcc >/dev/null || return 0
+    local unit=$scratch/${header//\//_}
+    echo "$source" >"$unit.cu"
+    nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Iinclude -Isrc -c -o "$unit.o" \
+      "$unit.cu" && return 0
+    echo "$header does not compile alone with nvcc"
+    return 1
+  fi
   if [[ $header == *-inl.hpp ]]; then source="#include <hwy/highway.h>"$'\n'$source; fi
   if [[ $header == include/*.h ]] && ! "$CC" -std=c99 "${flags[@]}" -x c - <<<"$source"; then
     echo "$header does not compile alone as C"
