@@ -17,7 +17,7 @@ packages=(
 case ${1:-build} in
   build) ;;
   ci)
-    packages+=(git ca-certificates ccache libbenchmark-dev clang-format-14 clang-14 libomp-14-dev
+    packages+=(git ca-certificates ccache clang-format-14 clang-14 libomp-14-dev
                libclang-rt-14-dev python3-venv python3-dev)
     ;;
   *)
