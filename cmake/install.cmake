@@ -9,8 +9,13 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dosa)
 
+# The device interface is installed where the library has it.
+set(left_out "")
+if(NOT dosa_cuda_sources)
+  set(left_out PATTERN "dosa_cuda.*" EXCLUDE)
+endif()
 install(DIRECTORY include/dosa DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${left_out})
 
 # Two exports, so that users of the shared library need neither Highway's nor OpenMP's packages.
 install(TARGETS dosa EXPORT dosa_shared DESTINATION ${CMAKE_INSTALL_LIBDIR})
