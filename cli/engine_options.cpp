@@ -2,6 +2,7 @@
 #include "engine_options.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <array>
 #include <cstdlib>
@@ -41,7 +42,7 @@ constexpr std::array<Choice, 3> kStatistics = {{{"hard", DOSA_STATISTICS_HARD},
                                                 {"random", DOSA_STATISTICS_RANDOM},
                                                 {"seeds", DOSA_STATISTICS_SEEDS}}};
 
-constexpr std::int64_t kMostThreads = 4096;
+constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kLeastWorkspaceMib = 16;
 constexpr std::int64_t kMostWorkspaceMib = std::int64_t{1} << 20;
 constexpr int kMibShift = 20;
@@ -54,7 +55,7 @@ std::int32_t default_threads() {
     return static_cast<std::int32_t>(wanted);
   }
   const unsigned available = std::thread::hardware_concurrency();
-  return available == 0 ? 1 : static_cast<std::int32_t>(available);
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(available, 1, kMostThreads));
 }
 
 void add_certificate_options(CLI::App& app, EngineArgs& args) {

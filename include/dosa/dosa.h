@@ -112,7 +112,8 @@ typedef enum dosa_statistics {
   DOSA_STATISTICS_SEEDS = 2   /* the seeds: the paper's rule */
 } dosa_statistics;
 
-/* Called with the number of finished rows, from one thread at a time, rows_done not decreasing. */
+/* Called with the number of finished rows, from one thread of the call at a time, rows_done not
+ * decreasing; with the default floating-point environment. It must not throw. */
 typedef void (*dosa_progress_fn)(void* user, int64_t rows_done, int64_t rows_total);
 
 typedef struct dosa_options {

@@ -23,6 +23,14 @@ dosa_status null_pointer(const char* name) {
   return fail(DOSA_INVALID_ARGUMENT, "%s: found null, expected a pointer", name);
 }
 
+/// Arrays of 4-byte elements.
+dosa_status check_alignment(const char* name, const void* pointer) {
+  const auto rest = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(pointer) % 4);
+  if (rest == 0) return DOSA_OK;
+  return fail(DOSA_INVALID_ARGUMENT, "%s: found an address 4 n + %u, expected a multiple of 4",
+              name, rest);
+}
+
 dosa_status bad_size(const char* name, std::size_t found, std::size_t expected) {
   return fail(DOSA_INVALID_ARGUMENT, "%s.struct_size: found %zu, expected %zu", name, found,
               expected);
@@ -158,6 +166,17 @@ dosa_status check_inputs(const dosa_problem& problem, const dosa_options& option
   if (queries && problem.weights == nullptr) return null_pointer("problem.weights");
   if (keys && problem.k == nullptr) return null_pointer("problem.k");
   if (keys && problem.k_scale == nullptr) return null_pointer("problem.k_scale");
+  const struct {
+    const char* name;
+    const void* pointer;
+  } arrays[] = {
+      {"problem.weights", problem.weights},           {"problem.k_scale", problem.k_scale},
+      {"problem.k_start", problem.k_start},           {"problem.k_end", problem.k_end},
+      {"problem.index_offset", problem.index_offset}, {"problem.page_table", problem.page_table}};
+  for (const auto& array : arrays) {
+    const dosa_status aligned = check_alignment(array.name, array.pointer);
+    if (aligned != DOSA_OK) return aligned;
+  }
   const std::int64_t row = static_cast<std::int64_t>(problem.num_heads) * problem.head_dim;
   const Stride strides[] = {{"problem.q_stride", problem.q_stride, row},
                             {"problem.k_stride", problem.k_stride, problem.head_dim},
@@ -187,6 +206,9 @@ dosa_status check_output(const dosa_problem& problem, const dosa_output* output)
     return bad_size("output.stats", output->stats->struct_size, sizeof *output->stats);
   }
   if (problem.num_queries > 0 && output->indices == nullptr) return null_pointer("output.indices");
+  dosa_status aligned = check_alignment("output.indices", output->indices);
+  if (aligned == DOSA_OK) aligned = check_alignment("output.scores", output->scores);
+  if (aligned != DOSA_OK) return aligned;
   const Stride strides[] = {
       {"output.indices_stride", output->indices_stride, problem.topk},
       {"output.scores_stride", output->scores != nullptr ? output->scores_stride : problem.topk,

@@ -2,9 +2,11 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #ifdef _OPENMP
@@ -22,10 +24,11 @@ namespace {
 
 // Groups per thread where rows are few: a tile is prepared once per group, so groups are large.
 constexpr std::int64_t kGroupsPerThread = 1;
+constexpr int kMostThreads = 1024;
 
 int default_threads() {
 #ifdef _OPENMP
-  return omp_get_max_threads();
+  return std::min(omp_get_max_threads(), kMostThreads);
 #else
   return 1;
 #endif
@@ -82,17 +85,16 @@ class Progress {
   Progress(const dosa_options& options, std::int64_t rows) : options_(options), rows_(rows) {}
   void add(std::int64_t rows) {
     if (options_.progress == nullptr) return;
-#pragma omp critical(dosa_progress)
-    {
-      done_ += rows;
-      options_.progress(options_.progress_user, done_, rows_);
-    }
+    const std::lock_guard<std::mutex> one_at_a_time(mutex_);
+    done_ += rows;
+    options_.progress(options_.progress_user, done_, rows_);
   }
 
  private:
   const dosa_options& options_;
   std::int64_t rows_;
   std::int64_t done_ = 0;
+  std::mutex mutex_;  // of this call alone: a callback may itself call the library
 };
 
 }  // namespace
@@ -101,7 +103,10 @@ Layout layout(const dosa_problem& problem, const dosa_options& options) {
   const std::int64_t rows = std::max<std::int64_t>(1, problem.num_queries);
   const int most_threads = options.threads > 0 ? options.threads : default_threads();
   const std::int64_t groups = kGroupsPerThread * most_threads;
-  const std::int64_t wanted = std::clamp<std::int64_t>((rows + groups - 1) / groups, 1, kGroupRows);
+  // A power of two: the halves below are then the groups that least_bytes() looks at.
+  const auto even = static_cast<std::uint64_t>(
+      std::clamp<std::int64_t>((rows + groups - 1) / groups, 1, kGroupRows));
+  const auto wanted = static_cast<std::int64_t>(std::bit_ceil(even));
   Layout best;
   // Full groups on fewer threads lose to small groups on all of them, and nothing else does: a tile
   // is prepared once per group.
@@ -121,7 +126,11 @@ Layout layout(const dosa_problem& problem, const dosa_options& options) {
 }
 
 std::size_t least_bytes(const dosa_problem& problem, const dosa_options& options) {
-  return worker_bytes(problem, options, 1) + shared_bytes(problem, kGroupRows);
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (int group = kGroupRows; group >= 1; group /= 2) {
+    least = std::min(least, worker_bytes(problem, options, group) + shared_bytes(problem, group));
+  }
+  return least;
 }
 
 void topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,

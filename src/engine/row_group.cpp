@@ -36,6 +36,19 @@ Window hull(RowState* const* rows, int count) {
   return window;
 }
 
+/// How many of the first rows share a scan: those whose hull is at most twice their longest window.
+/// Others would be shown tiles that they cannot see.
+int count_overlapping(RowState* const* rows, int count) {
+  std::int64_t longest = 0;
+  for (int n = 0; n < count; ++n) {
+    longest = std::max(longest, rows[n]->ranked.length());
+    if (n > 0 && hull(rows, n + 1).length() > 2 * longest) return n;
+  }
+  return count;
+}
+
+bool meet(const Window& a, const Window& b) { return a.begin < b.end && b.begin < a.end; }
+
 /// Bits [begin, end) of a tile's mask.
 screen::Survivors range_mask(std::int64_t begin, std::int64_t end) {
   screen::Survivors mask{};
@@ -151,18 +164,26 @@ Sums RowGroup::run(std::int64_t begin, std::int64_t end, const dosa_output& outp
       ranked[count++] = &state;
     }
   }
-  if (count == 0) return sums_;
-  num_known_ = 0;
-  const bool worth =
-      options_.mode != DOSA_MODE_AUTO || hull(ranked, count).length() >= kLeastScreened;
-  if (screens(options_) && worth) {
-    answer_screened(ranked, count);
-  } else {
-    for (int n = 0; n < count && certifies(options_); ++n) plan_all_heads(*ranked[n]);
-    scan_rows(ranked, count);
+  for (int first = 0; first < count;) {
+    const int rows = count_overlapping(ranked + first, count - first);
+    answer(ranked + first, rows);
+    first += rows;
   }
   for (int n = 0; n < count; ++n) finish_row(*ranked[n], output);
   return sums_;
+}
+
+/// Rows whose windows overlap well.
+void RowGroup::answer(RowState** rows, int count) {
+  num_known_ = 0;
+  const bool worth =
+      options_.mode != DOSA_MODE_AUTO || hull(rows, count).length() >= kLeastScreened;
+  if (screens(options_) && worth) {
+    answer_screened(rows, count);
+    return;
+  }
+  for (int n = 0; n < count && certifies(options_); ++n) plan_all_heads(*rows[n]);
+  scan_rows(rows, count);
 }
 
 /// One pilot row first, then the others with its winners as seeds.
@@ -200,7 +221,11 @@ void RowGroup::scan_rows(RowState** rows, int count) {
   Window stored[kBaseTiles];
   for (std::int64_t t = 0; t < order.size(); ++t) {
     const Window window = order[t];
-    plan::build_tile(keys_, window.begin, nullptr, static_cast<int>(window.length()), tile_);
+    bool seen = false;
+    for (int n = 0; n < count; ++n) seen = seen || meet(window, rows[n]->ranked);
+    if (base) stored[t % kBaseTiles] = window;
+    if (seen)
+      plan::build_tile(keys_, window.begin, nullptr, static_cast<int>(window.length()), tile_);
     screen::Survivors unknown = range_mask(0, window.length());
     const std::int32_t* known_end = known_ids_ + num_known_;
     for (const std::int32_t* id =
@@ -209,8 +234,9 @@ void RowGroup::scan_rows(RowState** rows, int count) {
       const std::int64_t at = *id - window.begin;
       unknown[static_cast<std::size_t>(at / 64)] &= ~(1ULL << (at % 64));
     }
-    for (int n = 0; n < count; ++n) {
+    for (int n = 0; n < count && seen; ++n) {
       RowState& state = *rows[n];
+      if (!meet(window, state.ranked)) continue;
       if (base) {
         refine::score_keys(state.query, tile_, nullptr, tile_.count,
                            base_scores_ + (n * kBaseTiles + t % kBaseTiles) * plan::kTileKeys,
@@ -223,7 +249,6 @@ void RowGroup::scan_rows(RowState** rows, int count) {
       visit_tile(state, mask);
     }
     if (!base) continue;
-    stored[t % kBaseTiles] = window;
     if (t % kBaseTiles == kBaseTiles - 1 || t + 1 == order.size()) {
       flush_base(rows, count, stored, static_cast<int>(t % kBaseTiles) + 1);
     }
@@ -268,7 +293,8 @@ select::IndexMap index_map(const dosa_problem& problem, const dosa_options& opti
 void RowGroup::finish_row(RowState& state, const dosa_output& output) {
   state.records.reduce();
   dosa_row_stats& stats = state.stats;
-  stats.kth_score = state.records.threshold();
+  const bool is_short = state.window.length() <= problem_.topk;
+  if (!is_short) stats.kth_score = state.records.threshold();
   stats.records = state.records.offered();
   stats.rounds = state.records.reductions();
   if (state.slack_count > 0) {
@@ -283,7 +309,7 @@ void RowGroup::finish_row(RowState& state, const dosa_output& output) {
       static_cast<dosa_order>(options_.order), index_map(problem_, options_, state), scratch_,
       output.indices + state.row * output.indices_stride,
       output.scores != nullptr ? output.scores + state.row * output.scores_stride : nullptr);
-  sums_.add(stats, state.window.length() <= problem_.topk, state.slack_sum, state.slack_count);
+  sums_.add(stats, is_short, state.slack_sum, state.slack_count);
   if (output.rows != nullptr) output.rows[state.row] = stats;
 }
 
@@ -346,6 +372,10 @@ void RowGroup::score_row(std::int64_t row, float* scores) {
         static_cast<int>(std::min<std::int64_t>(plan::kTileKeys, state.window.end - begin));
     plan::build_tile(keys_, begin, nullptr, length, tile_);
     refine::score_keys(state.query, tile_, nullptr, length, scores + begin, nullptr);
+    for (float* score = scores + begin; score != scores + begin + length; ++score) {
+      // Which NaN comes out is up to the instruction set: one for all.
+      if (std::isnan(*score)) *score = std::numeric_limits<float>::quiet_NaN();
+    }
   }
 }
 

@@ -42,6 +42,7 @@ class RowGroup {
  private:
   // row_group.cpp: the course of a group
   void start_row(std::int64_t row, RowState& state);
+  void answer(RowState** rows, int count);
   void answer_screened(RowState** rows, int count);
   void scan_rows(RowState** rows, int count);
   void flush_base(RowState** rows, int count, const Window* tiles, int num_tiles);

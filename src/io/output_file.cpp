@@ -173,7 +173,7 @@ void OutputFile::fail(int error_number, const std::string& expected) const {
 }
 
 void remove_uncommitted_on_signals() {
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     struct sigaction action {};
     ::sigaction(signal_number, nullptr, &action);
     if (action.sa_handler == SIG_IGN) {

@@ -43,9 +43,9 @@ class OutputFile {
   int slot_ = -1;  // in the list for signals
 };
 
-/// Makes SIGINT, SIGTERM and SIGHUP remove uncommitted files before they end the process, and turns
-/// the signal for an exceeded file size limit into an error of the write. For programs; a library
-/// leaves signals alone.
+/// Makes SIGINT, SIGTERM, SIGHUP and SIGQUIT remove uncommitted files before they end the process,
+/// and turns the signal for an exceeded file size limit into an error of the write. For programs; a
+/// library leaves signals alone.
 void remove_uncommitted_on_signals();
 
 }  // namespace dosa::io

@@ -35,19 +35,18 @@ void sort_by_id(Record* records, int count, Record* scratch) {
 }  // namespace
 
 std::int32_t IndexMap::operator()(std::int32_t id) const {
-  const std::int32_t position = id - start;
-  switch (form) {
-    case DOSA_INDEX_RELATIVE:
-      return position;
-    case DOSA_INDEX_OFFSET:
-      return position + offset;
-    case DOSA_INDEX_SLOT:
-      if (position / page_size >= pages) return -1;
-      return table[position / page_size] * page_size + position % page_size;
-    case DOSA_INDEX_ABSOLUTE:
-      break;
+  const std::int64_t position = std::int64_t{id} - start;
+  std::int64_t index = id;
+  if (form == DOSA_INDEX_RELATIVE) index = position;
+  if (form == DOSA_INDEX_OFFSET) index = position + offset;
+  if (form == DOSA_INDEX_SLOT) {
+    if (position / page_size >= pages) return -1;
+    const std::int64_t page = table[position / page_size];
+    index = page < 0 ? -1 : page * page_size + position % page_size;
   }
-  return id;
+  const bool fits = index >= std::numeric_limits<std::int32_t>::min() &&
+                    index <= std::numeric_limits<std::int32_t>::max();
+  return fits ? static_cast<std::int32_t>(index) : -1;
 }
 
 void emit_row(Record* records, int count, int topk, dosa_order order, const IndexMap& map,
