@@ -27,7 +27,7 @@ struct Arguments {
   std::vector<std::int64_t> keys = {1024,  2048,  3072,   4096,   8192,   16384,
                                     32768, 65536, 131072, 262144, 524288, 1048576};
   std::vector<int> heads;
-  std::int64_t rows = 64;
+  std::int64_t rows = 0;  // 0: by N
   int topk = 2048;
   std::uint64_t seed = 1;
   std::string json_path;
@@ -52,7 +52,7 @@ Arguments parse(CLI::App& app, int argc, char** argv) {
   app.add_option("--gen", made, "made inputs: real,int,residue,glm52:8,dsv32:16:LAYER,...");
   app.add_option("--keys", keys, "N,N,...; those over an input's length are left out");
   app.add_option("--heads", heads, "r,r,... (default: a quarter, half, 3/4 of H, less 1)");
-  app.add_option("--rows", arguments.rows, "query rows, the last ones");
+  app.add_option("--rows", arguments.rows, "query rows, the last ones (default: 256 to 64, by N)");
   app.add_option("-k,--topk", arguments.topk);
   app.add_option("--threads", arguments.cell.threads);
   app.add_option("--repetitions", arguments.cell.repetitions);
@@ -75,6 +75,13 @@ Arguments parse(CLI::App& app, int argc, char** argv) {
   return arguments;
 }
 
+/// Many rows make a call like one of serving; fewer at long contexts keep the run short.
+std::int64_t rows_for(const Arguments& arguments, std::int64_t keys) {
+  constexpr std::int64_t kPairs = std::int64_t{1} << 25;
+  if (arguments.rows > 0) return arguments.rows;
+  return std::clamp<std::int64_t>(kPairs / keys, 64, 256);
+}
+
 std::vector<Contender> contenders(const Arguments& arguments, int heads, bool dense) {
   std::vector<Contender> all = {{"base", DOSA_MODE_BASE}, {"full", DOSA_MODE_FULL}};
   if (dense) all.push_back({"sgemm", DOSA_MODE_BASE, 0, true});
@@ -88,8 +95,8 @@ std::vector<Contender> contenders(const Arguments& arguments, int heads, bool de
 }
 
 void print_head() {
-  std::printf("%-22s %8s %3s  %-6s %5s %5s %8s  %10s %5s %10s  %6s %5s %7s %7s\n", "input", "N",
-              "H", "mode", "r", "R'", "scored", "ms", "+-%", "CPU ms", "x", "+-%", "ceiling",
+  std::printf("%-18s %8s %4s %3s  %-6s %5s %5s %8s  %10s %5s %10s  %6s %5s %7s %7s\n", "input", "N",
+              "Q", "H", "mode", "r", "R'", "scored", "ms", "+-%", "CPU ms", "x", "+-%", "ceiling",
               "reached");
 }
 
@@ -98,8 +105,9 @@ void print(const Cell& cell, bool cpu) {
   for (const Outcome& outcome : cell.outcomes) {
     const std::vector<double> x = cell.speedups(outcome, cpu);
     const bool screened = outcome.screening_rows > 0;
-    std::printf("%-22.22s %8lld %3d  %-6s ", cell.input.c_str(),
-                static_cast<long long>(cell.problem.num_keys), cell.problem.num_heads,
+    std::printf("%-18.18s %8lld %4lld %3d  %-6s ", cell.input.c_str(),
+                static_cast<long long>(cell.problem.num_keys),
+                static_cast<long long>(cell.problem.num_queries), cell.problem.num_heads,
                 outcome.contender.name.c_str());
     if (screened) {
       std::printf("%5.1f %5.1f %7.2f%%", outcome.retained, outcome.screening_rows,
@@ -198,7 +206,7 @@ std::vector<Cell> measure(const Arguments& arguments, const DenseSgemm& dense) {
   const auto visit = [&](const Workload& whole) {
     for (const std::int64_t keys : arguments.keys) {
       if (keys > whole.problem.num_keys) continue;
-      const Workload part = cut(whole, arguments.rows, keys);
+      const Workload part = cut(whole, rows_for(arguments, keys), keys);
       dosa_problem problem = part.problem;
       problem.topk = arguments.topk;
       cells.push_back(runner.run(whole.name, problem,
@@ -209,7 +217,7 @@ std::vector<Cell> measure(const Arguments& arguments, const DenseSgemm& dense) {
   for (const std::string& file : arguments.files) visit(open_workload(file));
   const std::int64_t longest = *std::max_element(arguments.keys.begin(), arguments.keys.end());
   for (const std::string& kind : arguments.made) {
-    visit(make_workload(kind, std::min(arguments.rows, longest), longest, arguments.seed));
+    visit(make_workload(kind, std::min(rows_for(arguments, 1), longest), longest, arguments.seed));
   }
   return cells;
 }
