@@ -10,9 +10,12 @@
 namespace dosa::io {
 namespace {
 
-// Share of contrary tokens by layer. Aggregating all negative heads is published to cost most in
-// the early layers, most of all in layer 2; from the last entry on it stays the same.
-constexpr std::array<double, 5> kContraryShare = {0.010, 0.030, 0.220, 0.030, 0.005};
+// Aggregating all negative heads is published to cost most in the early layers, most of all in
+// layer 2: share of contrary tokens by layer (from the last entry on it stays the same), and how
+// contrary they are where there are many.
+constexpr std::array<double, 5> kContraryShare = {0.010, 0.022, 0.160, 0.022, 0.005};
+constexpr double kManyContrary = 0.02;
+constexpr double kVeryContrary = 11.5;
 
 void set_layer(GenModel& model, int layer) {
   // Layers differ in how flat their scores are; the first is by far the flattest.
@@ -20,6 +23,7 @@ void set_layer(GenModel& model, int layer) {
   model.salient_share = layer == 0 ? 0.105 : 0.0230 * (1 + 0.12 * vary);
   model.contrary_share =
       kContraryShare[std::min(static_cast<std::size_t>(layer), kContraryShare.size() - 1)];
+  if (model.contrary_share > kManyContrary) model.contrary = kVeryContrary;
 }
 
 void set_domain(GenModel& model, GenDomain domain) {
