@@ -27,7 +27,7 @@ struct Arguments {
   std::vector<std::int64_t> keys = {1024,  2048,  3072,   4096,   8192,   16384,
                                     32768, 65536, 131072, 262144, 524288, 1048576};
   std::vector<int> heads;
-  std::int64_t rows = 0;  // 0: by N
+  std::int64_t rows = 256;  // groups of 128 on two threads, as in a call of serving size
   int topk = 2048;
   std::uint64_t seed = 1;
   std::string json_path;
@@ -52,11 +52,13 @@ Arguments parse(CLI::App& app, int argc, char** argv) {
   app.add_option("--gen", made, "made inputs: real,int,residue,glm52:8,dsv32:16:LAYER,...");
   app.add_option("--keys", keys, "N,N,...; those over an input's length are left out");
   app.add_option("--heads", heads, "r,r,... (default: a quarter, half, 3/4 of H, less 1)");
-  app.add_option("--rows", arguments.rows, "query rows, the last ones (default: 256 to 64, by N)");
+  app.add_option("--rows", arguments.rows, "query rows, the last ones");
   app.add_option("-k,--topk", arguments.topk);
   app.add_option("--threads", arguments.cell.threads);
   app.add_option("--repetitions", arguments.cell.repetitions);
   app.add_option("--seconds", arguments.cell.least_seconds, "least time of a repetition");
+  app.add_option("--cell-seconds", arguments.cell.most_seconds,
+                 "three repetitions are enough for an input and N that take longer");
   app.add_option("--seed", arguments.seed, "of the made inputs");
   app.add_flag("--cpu-clock", arguments.cell.cpu_clock,
                "judge by the process's CPU time: for a machine that others use");
@@ -73,13 +75,6 @@ Arguments parse(CLI::App& app, int argc, char** argv) {
   for (const long long r : split(heads, number)) arguments.heads.push_back(static_cast<int>(r));
   if (arguments.files.empty() && arguments.made.empty()) arguments.made = {"glm52:8", "real"};
   return arguments;
-}
-
-/// Many rows make a call like one of serving; fewer at long contexts keep the run short.
-std::int64_t rows_for(const Arguments& arguments, std::int64_t keys) {
-  constexpr std::int64_t kPairs = std::int64_t{1} << 25;
-  if (arguments.rows > 0) return arguments.rows;
-  return std::clamp<std::int64_t>(kPairs / keys, 64, 256);
 }
 
 std::vector<Contender> contenders(const Arguments& arguments, int heads, bool dense) {
@@ -206,7 +201,7 @@ std::vector<Cell> measure(const Arguments& arguments, const DenseSgemm& dense) {
   const auto visit = [&](const Workload& whole) {
     for (const std::int64_t keys : arguments.keys) {
       if (keys > whole.problem.num_keys) continue;
-      const Workload part = cut(whole, rows_for(arguments, keys), keys);
+      const Workload part = cut(whole, arguments.rows, keys);
       dosa_problem problem = part.problem;
       problem.topk = arguments.topk;
       cells.push_back(runner.run(whole.name, problem,
@@ -217,7 +212,7 @@ std::vector<Cell> measure(const Arguments& arguments, const DenseSgemm& dense) {
   for (const std::string& file : arguments.files) visit(open_workload(file));
   const std::int64_t longest = *std::max_element(arguments.keys.begin(), arguments.keys.end());
   for (const std::string& kind : arguments.made) {
-    visit(make_workload(kind, std::min(rows_for(arguments, 1), longest), longest, arguments.seed));
+    visit(make_workload(kind, std::min(arguments.rows, longest), longest, arguments.seed));
   }
   return cells;
 }
