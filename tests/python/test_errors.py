@@ -308,12 +308,12 @@ def test_options(name: str, value: Any, error: type[Exception], message: str) ->
 
 
 def test_workspace_limit_names_the_argument() -> None:
-    rows = 2**24
+    rows = 2**27  # what is kept per group of rows alone is over the limit
     q, k = np.zeros((rows, 1, 16), np.uint8), np.zeros((1, 16), np.uint8)
     k_scale, weights = np.ones(1, np.float32), np.zeros((rows, 1), np.float32)
     message = r"^workspace_mib: found 16777216 bytes, expected at least \d+ for this shape$"
     with pytest.raises(dosa.ArgumentError, match=message):
-        dosa.topk(q, k, k_scale, weights, topk=1, workspace_mib=16)
+        dosa.scores(q, k, k_scale, weights, rows=(0, 0), workspace_mib=16)
 
 
 FORMS = [

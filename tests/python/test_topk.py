@@ -180,7 +180,7 @@ def test_row_statistics_add_up_to_the_call() -> None:
 
 
 def test_a_trace_is_verified_and_explained(trace: dosa.Trace) -> None:
-    report = dosa.verify(*trace, topk=256)
+    report = dosa.verify(*trace, topk=256, mode="dosa")
     assert report.rows == 64
     assert report.rows_different == 0
     assert report.violations == 0
