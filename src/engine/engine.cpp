@@ -99,14 +99,26 @@ class Progress {
 
 }  // namespace
 
+namespace {
+
+/// Rows that share a tile. More heads and dimensions mean more state per row and more work for each
+/// tile, so that fewer rows are enough to pay for it.
+std::int64_t most_rows(const dosa_problem& problem) {
+  constexpr std::int64_t kPlainSize = 32 * 128;  // H * D with which kGroupRows was measured
+  const std::int64_t size = static_cast<std::int64_t>(problem.num_heads) * problem.head_dim;
+  return std::clamp<std::int64_t>(kGroupRows * kPlainSize / size, kGroupRows / 4, kGroupRows);
+}
+
+}  // namespace
+
 Layout layout(const dosa_problem& problem, const dosa_options& options) {
   const std::int64_t rows = std::max<std::int64_t>(1, problem.num_queries);
   const int most_threads = options.threads > 0 ? options.threads : default_threads();
   const std::int64_t groups = kGroupsPerThread * most_threads;
   // A power of two: the halves below are then the groups that least_bytes() looks at.
   const auto even = static_cast<std::uint64_t>(
-      std::clamp<std::int64_t>((rows + groups - 1) / groups, 1, kGroupRows));
-  const auto wanted = static_cast<std::int64_t>(std::bit_ceil(even));
+      std::clamp<std::int64_t>((rows + groups - 1) / groups, 1, most_rows(problem)));
+  const auto wanted = static_cast<std::int64_t>(std::bit_floor(even));
   Layout best;
   // Full groups on fewer threads lose to small groups on all of them, and nothing else does: a tile
   // is prepared once per group.
