@@ -87,10 +87,10 @@ class Generator {
   void make_passages();
   void make_heads();
   void remove_structure(GenVector& v) const;
-  Token token_of(double uniform, double richness) const;
-  std::size_t passage_at(std::int64_t position) const;
-  GenVector interest_at(std::int64_t position) const;
-  GenVector changing_residual(std::size_t head, std::int64_t position) const;
+  [[nodiscard]] Token token_of(double uniform, double richness) const;
+  [[nodiscard]] std::size_t passage_at(std::int64_t position) const;
+  [[nodiscard]] GenVector interest_at(std::int64_t position) const;
+  [[nodiscard]] GenVector changing_residual(std::size_t head, std::int64_t position) const;
 
   GenModel model_;
   GenShape shape_;
