@@ -48,6 +48,7 @@ void QueryPack::place(Arena& arena, int heads_, int head_dim_) {
   pairs = arena.take<std::int32_t>(pair_count * lanes);
   low_pairs = arena.take<std::int32_t>(pair_count * lanes);
   low_column = arena.take<std::uint16_t>(pair_count);
+  low_row = arena.take<std::int16_t>(pair_count);
   weights = arena.take<float>(lanes);
   unit = arena.take<float>(lanes);
 }
@@ -207,6 +208,7 @@ void pack_low_columns(const QueryRows& rows, QueryPack& pack) {
       any = rows.low_norm[h] > 0.0 &&
             (rows.low[h * dims + 2 * j] != 0 || rows.low[h * dims + 2 * j + 1] != 0);
     }
+    pack.low_row[j] = any ? static_cast<std::int16_t>(pack.num_low) : std::int16_t{-1};
     if (!any) continue;
     std::int32_t* column = pack.low_pairs + static_cast<std::ptrdiff_t>(pack.num_low) * lanes;
     for (int h = 0; h < lanes; ++h) {

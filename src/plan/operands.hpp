@@ -97,6 +97,7 @@ struct QueryPack {
   std::int32_t* pairs = nullptr;        // (D / 2, padded_heads) pairs of q^
   std::int32_t* low_pairs = nullptr;    // (num_low, padded_heads) pairs of q_lo
   std::uint16_t* low_column = nullptr;  // (num_low) which pair of coordinates
+  std::int16_t* low_row = nullptr;      // (D / 2) row of low_pairs that a column has, -1: none
   int num_low = 0;
   float* weights = nullptr;  // (padded_heads), zero behind the last head
   float* unit = nullptr;     // (padded_heads) 2^sq

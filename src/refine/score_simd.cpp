@@ -90,11 +90,10 @@ HWY_INLINE void low_key_dots(const plan::QueryPack& query, const plan::KeyTile& 
       const VI pair = hn::Set(di, static_cast<std::int32_t>(bits));
       const std::ptrdiff_t row = entry.pair * static_cast<std::ptrdiff_t>(query.padded_heads);
       with_hat = dot_pairs(with_hat, pair, hn::Load(di, query.pairs + row + lane));
-      for (int c = 0; c < query.num_low; ++c) {
-        if (query.low_column[c] != entry.pair) continue;
-        const std::ptrdiff_t low_row = c * static_cast<std::ptrdiff_t>(query.padded_heads);
-        with_low = dot_pairs(with_low, pair, hn::Load(di, query.low_pairs + low_row + lane));
-      }
+      const std::ptrdiff_t low_row = query.low_row[entry.pair];
+      if (low_row < 0) continue;
+      with_low = dot_pairs(with_low, pair,
+                           hn::Load(di, query.low_pairs + low_row * query.padded_heads + lane));
     }
     hn::Store(with_hat, di, hat_low + lane);
     hn::Store(with_low, di, low_low + lane);
