@@ -25,6 +25,8 @@ bool screens(const dosa_options& options) {
 
 /// Below this many keys the sample alone would be most of what screening could save.
 constexpr std::int64_t kLeastScreened = 4096;
+// Below this many times K so many keys are near the threshold that no bound pays.
+constexpr std::int64_t kLeastPerWinner = 6;
 
 /// Smallest window that holds all rows' ranked keys.
 Window hull(RowState* const* rows, int count) {
@@ -176,8 +178,9 @@ Sums RowGroup::run(std::int64_t begin, std::int64_t end, const dosa_output& outp
 /// Rows whose windows overlap well.
 void RowGroup::answer(RowState** rows, int count) {
   num_known_ = 0;
-  const bool worth =
-      options_.mode != DOSA_MODE_AUTO || hull(rows, count).length() >= kLeastScreened;
+  const std::int64_t least =
+      std::max<std::int64_t>(kLeastScreened, kLeastPerWinner * problem_.topk);
+  const bool worth = options_.mode != DOSA_MODE_AUTO || hull(rows, count).length() >= least;
   if (screens(options_) && worth) {
     answer_screened(rows, count);
     return;
