@@ -125,7 +125,7 @@ def _select(seed: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_other_processes(method: str) -> None:
     """A forked child may call with several threads though its parent has done so before."""
