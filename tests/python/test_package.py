@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib.metadata
 import importlib.resources
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,18 +49,32 @@ def test_typed() -> None:
     assert files.joinpath("_core.pyi").is_file()
 
 
-def test_the_stub_has_the_names_of_the_extension() -> None:
-    stub = importlib.resources.files("dosa").joinpath("_core.pyi").read_text()
-    names = {name for name in dir(_core) if not name.startswith("_")}
-    for name in names:
-        kind = "class " if inspect.isclass(getattr(_core, name)) else "def "
-        assert f"{kind}{name}(" in stub or f"{kind}{name}:" in stub or f"{name}: int" in stub
-    stated = {
-        line.split()[1].partition("(")[0].rstrip(":")
-        for line in stub.splitlines()
-        if line.startswith(("class ", "def "))
-    }
-    assert stated <= names
+def parameters(function: Any) -> list[str]:
+    """Names of the parameters as the extension states them."""
+    tree = ast.parse(re.sub(r"\\\d+", "None", function.__nb_signature__[0][0]) + ": ...")
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    return [argument.arg for argument in definition.args.args]
+
+
+def test_the_stub_states_what_the_extension_has() -> None:
+    stub = ast.parse(importlib.resources.files("dosa").joinpath("_core.pyi").read_text())
+    stated: dict[str, Any] = {}
+    for node in stub.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            stated[node.name] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            stated[node.target.id] = node
+    assert set(stated) == {name for name in dir(_core) if not name.startswith("_")}
+    for name, node in stated.items():
+        found = getattr(_core, name)
+        if isinstance(node, ast.FunctionDef):
+            assert [argument.arg for argument in node.args.args] == parameters(found), name
+        elif isinstance(node, ast.ClassDef):
+            members = {i.name for i in node.body if isinstance(i, ast.FunctionDef)}
+            members |= {ast.unparse(i.target) for i in node.body if isinstance(i, ast.AnnAssign)}
+            own = {member for member in vars(found) if not member.startswith("_")}
+            assert members - {"__init__"} == own, name
 
 
 def test_row_fields_are_those_of_the_library() -> None:
