@@ -88,15 +88,20 @@ OutputFile::OutputFile(const std::string& path) : shown_(path), target_(path) {
   const std::string stem = (directory / ("." + fs::path(target_).filename().string())).string();
   for (int attempt = 0; fd_ < 0 && attempt < kMaxAttempts; ++attempt) {
     temporary_ = stem + "." + std::to_string(::getpid()) + "-" + std::to_string(attempt) + ".tmp";
+    // Before the file exists, or a signal in between would leave it behind.
+    slot_ = register_uncommitted(temporary_.c_str());
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kNewFileMode);
-    if (fd_ < 0 && errno != EEXIST) {
-      fail(errno, "a file that can be written");
+    const int error_number = errno;
+    if (fd_ < 0) {
+      forget_uncommitted(slot_);
+    }
+    if (fd_ < 0 && error_number != EEXIST) {
+      fail(error_number, "a file that can be written");
     }
   }
   if (fd_ < 0) {
     fail(EEXIST, "a file that can be written");
   }
-  slot_ = register_uncommitted(temporary_.c_str());
   if (exists && ::fchmod(fd_, status.st_mode & kPermissionBits) != 0) {
     const int error_number = errno;
     ::close(fd_);
