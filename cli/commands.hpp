@@ -10,11 +10,12 @@ namespace dosa::cli {
 using Action = std::function<int()>;
 
 // Each declares one command below `app` and, when it is the one on the command line, sets `chosen`.
-// A new command is a file of its own, a line here and a line in main.cpp.
+// A new command is a file of its own, a line here and a line in command_line.cpp.
 void add_run(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_info(CLI::App& app, Action& chosen);
 void add_gen(CLI::App& app, Action& chosen);
+void add_doctor(CLI::App& app, Action& chosen);
 
 }  // namespace dosa::cli
