@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "args.hpp"
 #include "commands.hpp"
 #include "failure.hpp"
+#include "io/error.hpp"
 #include "io/output_file.hpp"
 #include "table.hpp"
 
@@ -33,11 +35,16 @@ struct GenArgs {
   std::function<Generated(const GenCommon&)> make;
 };
 
-int generate(const GenArgs& args) {
-  io::OutputFile output(args.out);
+Generated make(const GenArgs& args) {
   Generated made = args.make(args.common);
   made.metadata["kind"] = args.kind;
   made.metadata["seed"] = std::to_string(args.common.seed);
+  return made;
+}
+
+int generate(const GenArgs& args) {
+  io::OutputFile output(args.out);
+  const Generated made = make(args);
   std::uint64_t bytes = 0;
   for (const io::Tensor& tensor : made.data.tensors()) {
     bytes += tensor.data.size();
@@ -49,24 +56,49 @@ int generate(const GenArgs& args) {
   return kSuccess;
 }
 
-}  // namespace
+using Chosen = std::function<void(CLI::App& command, const std::shared_ptr<GenArgs>& args)>;
 
-void add_gen(CLI::App& app, Action& chosen) {
-  CLI::App* gen = app.add_subcommand("gen", "Make a trace");
-  gen->require_subcommand(1);
+/// Declares all kinds below `gen`; `finish` adds what is not common to all uses.
+void declare_kinds(CLI::App& gen, const GenCommon& defaults, const Chosen& finish) {
+  gen.require_subcommand(1);
   for (const GenKind& kind : all_kinds()) {
-    CLI::App* command = gen->add_subcommand(kind.name, kind.help);
+    CLI::App* command = gen.add_subcommand(kind.name, kind.help);
     const auto args = std::make_shared<GenArgs>();
     args->kind = kind.name;
+    args->common = defaults;
     add_integer(*command, "--queries", args->common.queries, 0, kMostExtent, "Query rows, Q");
     add_integer(*command, "--keys", args->common.keys, 0, kMostExtent, "Keys, N");
     add_seed(*command, args->common.seed);
-    command->add_option("-o,--out", args->out, "The safetensors file to write")
+    args->make = kind.declare(*command);
+    finish(*command, args);
+  }
+}
+
+}  // namespace
+
+Generated generate_from_words(std::vector<std::string> words, const GenCommon& defaults) {
+  CLI::App gen("gen");
+  std::shared_ptr<GenArgs> chosen;
+  declare_kinds(gen, defaults, [&](CLI::App& command, const std::shared_ptr<GenArgs>& args) {
+    command.callback([&chosen, args] { chosen = args; });
+  });
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    gen.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    throw Failure("--gen", io::printable(error.what()), "the arguments of dosa gen, without -o");
+  }
+  return make(*chosen);
+}
+
+void add_gen(CLI::App& app, Action& chosen) {
+  CLI::App* gen = app.add_subcommand("gen", "Make a trace");
+  declare_kinds(*gen, {}, [&](CLI::App& command, const std::shared_ptr<GenArgs>& args) {
+    command.add_option("-o,--out", args->out, "The safetensors file to write")
         ->required()
         ->type_name("FILE");
-    args->make = kind.declare(*command);
-    command->callback([args, &chosen] { chosen = [args] { return generate(*args); }; });
-  }
+    command.callback([args, &chosen] { chosen = [args] { return generate(*args); }; });
+  });
 }
 
 }  // namespace dosa::cli

@@ -38,6 +38,11 @@ struct GenKind {
   std::function<std::function<Generated(const GenCommon&)>(CLI::App& command)> declare;
 };
 
+/// What `dosa gen WORDS... -o FILE` would write; `defaults` stand for options that are not named.
+/// Throws: Failure for arguments that `dosa gen` would refuse, io::Error for impossible shapes.
+[[nodiscard]] Generated generate_from_words(std::vector<std::string> words,
+                                            const GenCommon& defaults);
+
 /// Inputs whose scores are known or exact in every order: dial, dial-neg, zero, residue, int, real.
 [[nodiscard]] std::vector<GenKind> exact_kinds();
 

@@ -47,10 +47,13 @@ Progress::~Progress() = default;
 void Progress::attach(dosa_options& options) {
   options.progress_user = this;
   options.progress = [](void* user, std::int64_t done, std::int64_t) {
-    auto& progress = *static_cast<Progress*>(user);
-    progress.done_after_ = Clock::now() - progress.start_;
-    progress.done_ = done;
+    static_cast<Progress*>(user)->report(done);
   };
+}
+
+void Progress::report(std::int64_t done) {
+  done_after_ = Clock::now() - start_;
+  done_ = done;
 }
 
 void Progress::draw_until(const std::stop_token& stop) {

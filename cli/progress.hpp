@@ -26,6 +26,9 @@ class Progress {
   /// Lets the engine drive it; this object must outlive the call.
   void attach(dosa_options& options);
 
+  /// Says that `done` rows are finished; not decreasing.
+  void report(std::int64_t done);
+
  private:
   using Clock = std::chrono::steady_clock;
 

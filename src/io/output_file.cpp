@@ -140,6 +140,16 @@ void OutputFile::commit(std::vector<Tensor> tensors, const Metadata& metadata) {
     write_all(tensor.data.data(), tensor.data.size());
     size += tensor.data.size();
   }
+  finish(size);
+}
+
+void OutputFile::commit(std::string_view text) {
+  write_all(text.data(), text.size());
+  finish(text.size());
+}
+
+/// Cuts off what was reserved in excess, and gives the complete file its name.
+void OutputFile::finish(std::size_t size) {
   if (::ftruncate(fd_, static_cast<::off_t>(size)) != 0 || ::fsync(fd_) != 0) {
     fail(errno, "a complete write");
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/safetensors.hpp"
@@ -31,9 +32,12 @@ class OutputFile {
 
   /// Writes a safetensors file of `tensors` and gives it its name.  Throws: Error.
   void commit(std::vector<Tensor> tensors, const Metadata& metadata);
+  /// Writes `text` and gives it its name.  Throws: Error.
+  void commit(std::string_view text);
 
  private:
   void write_all(const void* data, std::size_t size);
+  void finish(std::size_t size);
   [[noreturn]] void fail(int error_number, const std::string& expected) const;
 
   std::string shown_;      // as given by the caller
