@@ -146,6 +146,12 @@ void add_scoring(const dosa_problem& problem, Benches& benches, std::vector<Kern
                          [&bench, &pick, count] { bench.refine_some(pick.data(), count); }});
       kernels.push_back({"score_keys", size_of("H", heads, dim), x, kPairsOfPass,
                          [&bench] { bench.score_all(); }});
+      if (heads != 32 || dim != 128) continue;
+      for (const int few : {1, 2, 3, 5}) {
+        kernels.push_back({"refine_keys, " + std::to_string(few), "key, H 32, D 128", 0.0,
+                           static_cast<double>(kBenchTiles) * kBenchRows * few,
+                           [&bench, &pick, few] { bench.refine_some(pick.data(), few); }});
+      }
     }
   }
 }
