@@ -27,6 +27,8 @@ bool screens(const dosa_options& options) {
 constexpr std::int64_t kLeastScreened = 4096;
 // Below this many times K so many keys are near the threshold that no bound pays.
 constexpr std::int64_t kLeastPerWinner = 6;
+// Below this many times K even the bound over all heads rejects too few keys to pay for itself.
+constexpr std::int64_t kLeastBounded = 3;
 
 /// Smallest window that holds all rows' ranked keys.
 Window hull(RowState* const* rows, int count) {
@@ -117,7 +119,15 @@ void RowGroup::place(Arena& arena, const dosa_problem& problem, const dosa_optio
   known_ids_ = arena.take<std::int32_t>(topk + kSampleKeys);
 }
 
-/// Windows, packed query and forced keys of a row.
+/// What scoring the row needs.
+void RowGroup::pack_row(RowState& state) {
+  plan::pack_query(problem_.q + state.row * problem_.q_stride,
+                   problem_.weights + state.row * problem_.weights_stride, state.query,
+                   state.query_rows);
+  state.certifiable = state.query.finite;
+}
+
+/// Windows and forced keys of a row.
 void RowGroup::start_row(std::int64_t row, RowState& state) {
   const std::int64_t keys = problem_.num_keys;
   state.row = row;
@@ -129,6 +139,7 @@ void RowGroup::start_row(std::int64_t row, RowState& state) {
   state.stats.first_threshold = state.stats.last_threshold = state.stats.kth_score =
       state.fixed_threshold = -std::numeric_limits<float>::infinity();
   state.path = RowPath::kScoreAll;
+  state.certifiable = false;
   state.slack_sum = state.threshold_sum = 0.0;
   state.slack_count = state.recent_screened = state.recent_survivors = state.resume_after = 0;
   state.seed_statistics = {};
@@ -137,9 +148,6 @@ void RowGroup::start_row(std::int64_t row, RowState& state) {
   state.ranked.begin = state.window.begin + first;
   state.ranked.end =
       std::max<std::int64_t>(state.ranked.begin, state.window.end - options_.forced_last);
-  plan::pack_query(problem_.q + row * problem_.q_stride,
-                   problem_.weights + row * problem_.weights_stride, state.query, state.query_rows);
-  state.certifiable = state.query.finite;
   // Forced keys compete as +Inf with their ids; more than K of them are settled by the tie rule.
   const std::uint32_t infinite = score_code(std::numeric_limits<float>::infinity());
   const auto force = [&](std::int64_t begin, std::int64_t end) {
@@ -163,6 +171,7 @@ Sums RowGroup::run(std::int64_t begin, std::int64_t end, const dosa_output& outp
     if (state.window.length() <= problem_.topk) {
       finish_short_row(state, output);
     } else {
+      pack_row(state);
       ranked[count++] = &state;
     }
   }
@@ -185,7 +194,15 @@ void RowGroup::answer(RowState** rows, int count) {
     answer_screened(rows, count);
     return;
   }
-  for (int n = 0; n < count && certifies(options_); ++n) plan_all_heads(*rows[n]);
+  const bool bounded = options_.mode != DOSA_MODE_AUTO ||
+                       hull(rows, count).length() >= kLeastBounded * problem_.topk;
+  for (int n = 0; n < count && certifies(options_); ++n) {
+    if (bounded) {
+      plan_all_heads(*rows[n]);
+    } else {
+      rows[n]->stats.fallback = rows[n]->certifiable ? 0 : 1;
+    }
+  }
   scan_rows(rows, count);
 }
 
@@ -319,6 +336,7 @@ void RowGroup::finish_row(RowState& state, const dosa_output& output) {
 /// At most K keys: all of them win. They are scored only where the scores are asked for.
 void RowGroup::finish_short_row(RowState& state, const dosa_output& output) {
   const bool need_scores = output.scores != nullptr || options_.order == DOSA_ORDER_SCORE;
+  if (need_scores) pack_row(state);
   for (std::int64_t begin = state.ranked.begin; begin < state.ranked.end;
        begin += plan::kTileKeys) {
     const auto length =
@@ -335,51 +353,6 @@ void RowGroup::finish_short_row(RowState& state, const dosa_output& output) {
     state.records.reserve();
   }
   finish_row(state, output);
-}
-
-const RowState& RowGroup::inspect(std::int64_t row) {
-  RowState& state = states_[0];
-  start_row(row, state);
-  num_known_ = num_sample_ = 0;
-  inspecting_ = true;
-  if (!state.ranked.empty()) prepare_sample(state.ranked);
-  score_sample(state);
-  plan_row(state, nullptr);
-  return state;
-}
-
-void RowGroup::inspect_bounds(float* bounds) {
-  const RowState& state = states_[0];
-  for (std::int64_t begin = state.window.begin; begin < state.window.end;
-       begin += plan::kTileKeys) {
-    const auto length =
-        static_cast<int>(std::min<std::int64_t>(plan::kTileKeys, state.window.end - begin));
-    if (!state.certifiable) {
-      std::fill(bounds + begin, bounds + begin + length, std::numeric_limits<float>::infinity());
-      continue;
-    }
-    plan::build_tile(keys_, begin, nullptr, length, tile_);
-    screen::screen_tile(state.operand, tile_, LowerBound(0.0F), bounds_);
-    for (int n = 0; n < length; ++n) {
-      bounds[begin + n] = screen::certified_bound(bounds_[n]).value;
-    }
-  }
-}
-
-void RowGroup::score_row(std::int64_t row, float* scores) {
-  RowState& state = states_[0];
-  start_row(row, state);
-  for (std::int64_t begin = state.window.begin; begin < state.window.end;
-       begin += plan::kTileKeys) {
-    const auto length =
-        static_cast<int>(std::min<std::int64_t>(plan::kTileKeys, state.window.end - begin));
-    plan::build_tile(keys_, begin, nullptr, length, tile_);
-    refine::score_keys(state.query, tile_, nullptr, length, scores + begin, nullptr);
-    for (float* score = scores + begin; score != scores + begin + length; ++score) {
-      // Which NaN comes out is up to the instruction set: one for all.
-      if (std::isnan(*score)) *score = std::numeric_limits<float>::quiet_NaN();
-    }
-  }
 }
 
 }  // namespace dosa::engine

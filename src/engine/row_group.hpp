@@ -30,6 +30,7 @@ class RowGroup {
   /// Answers rows [begin, end), end - begin <= group_rows.
   Sums run(std::int64_t begin, std::int64_t end, const dosa_output& output);
 
+  // inspect.cpp
   /// Plans one row as a screening call of that row alone would, for inspection.
   const RowState& inspect(std::int64_t row);
   /// U of the visible keys of the inspected row (N12), +Inf for keys that may not be pruned.
@@ -42,6 +43,7 @@ class RowGroup {
  private:
   // row_group.cpp: the course of a group
   void start_row(std::int64_t row, RowState& state);
+  void pack_row(RowState& state);
   void answer(RowState** rows, int count);
   void answer_screened(RowState** rows, int count);
   void scan_rows(RowState** rows, int count);
