@@ -14,6 +14,7 @@ const RowState& RowGroup::inspect(std::int64_t row) {
   pack_row(state);
   num_known_ = num_sample_ = 0;
   inspecting_ = true;
+  seeded_ = false;
   if (!state.ranked.empty()) prepare_sample(state.ranked);
   score_sample(state);
   plan_row(state, nullptr);

@@ -165,9 +165,11 @@ void RowGroup::plan_all_heads(RowState& state) {
 }
 
 /// Predicted cost per key of screening with the certificate, from the sample: the threshold after a
-/// share f of the keys is about the score exceeded by K / (f * visible) of them.
+/// share f of the keys is about the score exceeded by K / (f * visible) of them. Rows with seeds
+/// start with a threshold that others reach late in their scan.
 Estimate RowGroup::predicted_cost(const RowState& state) {
   constexpr int kSteps = 8;
+  const double first = seeded_ ? 0.5 : 0.0;
   float ranked[kSampleKeys];
   float bounds[kSampleKeys];
   int count = 0;
@@ -187,7 +189,8 @@ Estimate RowGroup::predicted_cost(const RowState& state) {
   std::sort(bounds, bounds + count, std::greater<>());
   double survival = 0.0;
   for (int step = 0; step < kSteps; ++step) {
-    const double seen = (step + 0.5) / kSteps * static_cast<double>(state.ranked.length());
+    const double share = first + (1 - first) * (step + 0.5) / kSteps;
+    const double seen = share * static_cast<double>(state.ranked.length());
     const double rank = problem_.topk / seen * count;
     if (rank >= count) {
       survival += 1.0;

@@ -141,7 +141,8 @@ void RowGroup::start_row(std::int64_t row, RowState& state) {
   state.path = RowPath::kScoreAll;
   state.certifiable = false;
   state.slack_sum = state.threshold_sum = 0.0;
-  state.slack_count = state.recent_screened = state.recent_survivors = state.resume_after = 0;
+  state.slack_count = state.recent_screened = state.recent_survivors = state.resume_after =
+      state.scanned = 0;
   state.seed_statistics = {};
   state.records.clear();
   const std::int64_t first = std::min<std::int64_t>(options_.forced_first, state.window.length());
@@ -209,13 +210,14 @@ void RowGroup::answer(RowState** rows, int count) {
 /// One pilot row first, then the others with its winners as seeds.
 void RowGroup::answer_screened(RowState** rows, int count) {
   prepare_sample(hull(rows, count));
+  seeded_ = count >= kPilotRows;
   RowState& pilot = *rows[count / 2];
   score_sample(pilot);
   plan_row(pilot, nullptr);
   std::swap(rows[0], rows[count / 2]);
   int planned = 1;
   num_seeds_ = 0;
-  if (count >= kPilotRows && pilot.path == RowPath::kScreen) {
+  if (seeded_ && pilot.path == RowPath::kScreen) {
     scan_rows(rows, 1);
     pilot.records.reduce();
     take_seeds(pilot);

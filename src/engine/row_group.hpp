@@ -92,6 +92,7 @@ class RowGroup {
   refine::ActiveHeads* sample_active_ = nullptr;  // (kSampleKeys)
   std::int32_t* seed_ids_ = nullptr;  // (K) winners of the pilot that are not in the sample
   int num_seeds_ = 0;
+  bool seeded_ = false;                  // all rows but one of the group start with seeds
   std::int32_t* known_ids_ = nullptr;    // (K + kSampleKeys) sample and seeds, ascending: scored
   int num_known_ = 0;                    // before the scan for every row of it
   plan::ScreenOperand scratch_operand_;  // for building all_heads

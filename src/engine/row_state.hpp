@@ -44,6 +44,7 @@ struct RowState {
   double slack_sum = 0.0;
   std::int64_t slack_count = 0;
   double threshold_sum = 0.0;  // over screened keys
+  std::int64_t scanned = 0;    // keys met in the scan
   // Since the last look at whether screening pays
   std::int64_t recent_screened = 0;
   std::int64_t recent_survivors = 0;

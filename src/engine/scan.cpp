@@ -10,9 +10,8 @@
 namespace dosa::engine {
 namespace {
 
-// `auto` looks at a row's survival this often, and scores this many keys before it screens again.
+// `auto` looks at a row's survival this often.
 constexpr std::int64_t kReviewKeys = 2048;
-constexpr std::int64_t kPauseKeys = 16384;
 
 /// Positions of the set bits.
 int list_bits(const screen::Survivors& mask, std::uint16_t* pick) {
@@ -38,6 +37,7 @@ int count_bits(const screen::Survivors& mask) {
 void RowGroup::visit_tile(RowState& state, const screen::Survivors& mask) {
   const int keys = count_bits(mask);
   if (keys == 0) return;
+  state.scanned += keys;
   const float threshold = options_.threshold == DOSA_THRESHOLD_FIXED ? state.fixed_threshold
                                                                      : state.records.threshold();
   const bool rejects_nothing = threshold == -std::numeric_limits<float>::infinity();
@@ -120,7 +120,8 @@ void RowGroup::add_slack(RowState& state, int kept) const {
   }
 }
 
-/// `auto` may have been wrong about a row: where all heads would cost less, screening pauses.
+/// `auto` may have been wrong about a row: where all heads would cost less, screening pauses. The
+/// threshold rises with the logarithm of the keys seen, so the pause is as long as the scan was.
 void RowGroup::review_path(RowState& state) {
   if (state.recent_screened < kReviewKeys) return;
   const auto keys = static_cast<double>(state.recent_screened);
@@ -129,7 +130,7 @@ void RowGroup::review_path(RowState& state) {
   const double refine = cost_.refine(problem_.num_heads, problem_.head_dim).value;
   const double saved = refine - cost_.screen(state.operand.rows, problem_.head_dim).value;
   const double extra = static_cast<double>(state.recent_survivors) / keys * refine;
-  if (extra > saved) state.resume_after = kPauseKeys;
+  if (extra > saved) state.resume_after = state.scanned;
   state.recent_screened = state.recent_survivors = 0;
 }
 
