@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// dosa.h -> engine. The only try/catch of the library: no exception crosses the C interface.
+// dosa.h -> engine.
 #include <cstddef>
-#include <exception>
-#include <new>
 
+#include "c_api_guard.hpp"
 #include "dosa/dosa.h"
 #include "engine/check.hpp"
 #include "engine/engine.hpp"
@@ -11,30 +10,12 @@
 #include "engine/verify.hpp"
 #include "plan/operands.hpp"
 
+using dosa::guarded;
 using dosa::engine::check_inputs;
 using dosa::engine::check_output;
 using dosa::engine::check_shape;
 using dosa::engine::check_workspace;
 using dosa::engine::fail;
-
-namespace {
-
-/// Runs `body` (returning a status) behind the exception barrier.
-template <typename Body>
-dosa_status guarded(Body body) {
-  dosa::engine::clear_error();
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(DOSA_INTERNAL, "memory: found none, expected enough for the call");
-  } catch (const std::exception& error) {
-    return fail(DOSA_INTERNAL, "internal: %s", error.what());
-  } catch (...) {
-    return fail(DOSA_INTERNAL, "internal: unknown exception");
-  }
-}
-
-}  // namespace
 
 extern "C" {
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "engine/check_parts.hpp"
 #include "engine/engine.hpp"
 #include "engine/error.hpp"
 
@@ -14,41 +15,26 @@ namespace {
 
 constexpr std::uint64_t kLeastLimit = std::uint64_t{16} << 20;
 
-dosa_status bad_range(const char* name, long long found, long long low, long long high) {
-  return fail(DOSA_INVALID_ARGUMENT, "%s: found %lld, expected %lld to %lld", name, found, low,
-              high);
-}
-
-dosa_status null_pointer(const char* name) {
-  return fail(DOSA_INVALID_ARGUMENT, "%s: found null, expected a pointer", name);
-}
-
-/// Arrays of 4-byte elements.
-dosa_status check_alignment(const char* name, const void* pointer) {
-  const auto rest = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(pointer) % 4);
-  if (rest == 0) return DOSA_OK;
-  return fail(DOSA_INVALID_ARGUMENT, "%s: found an address 4 n + %u, expected a multiple of 4",
-              name, rest);
-}
-
-dosa_status bad_size(const char* name, std::size_t found, std::size_t expected) {
-  return fail(DOSA_INVALID_ARGUMENT, "%s.struct_size: found %zu, expected %zu", name, found,
-              expected);
-}
-
-struct Range {
-  const char* name;
-  long long value, low, high;
-};
-
-dosa_status check_ranges(const Range* begin, const Range* end) {
-  for (const Range* range = begin; range != end; ++range) {
-    if (range->value < range->low || range->value > range->high) {
-      return bad_range(range->name, range->value, range->low, range->high);
+/// Every position that a row may return has to have a slot.
+dosa_status check_table(const dosa_problem& problem) {
+  if (problem.page_size < 1) return bad_range("problem.page_size", problem.page_size, 1, INT32_MAX);
+  for (std::int64_t row = 0; row < problem.num_queries; ++row) {
+    const std::int64_t start = std::clamp<std::int64_t>(
+        problem.k_start != nullptr ? problem.k_start[row] : 0, 0, problem.num_keys);
+    const std::int64_t end = std::clamp<std::int64_t>(
+        problem.k_end != nullptr ? problem.k_end[row] : problem.num_keys, 0, problem.num_keys);
+    const std::int64_t pages = (end - start + problem.page_size - 1) / problem.page_size;
+    if (end > start && pages > problem.page_table_pages) {
+      return fail(DOSA_INVALID_ARGUMENT,
+                  "problem.page_table_pages: found %lld, expected at least %lld (row %lld)",
+                  static_cast<long long>(problem.page_table_pages), static_cast<long long>(pages),
+                  static_cast<long long>(row));
     }
   }
   return DOSA_OK;
 }
+
+}  // namespace
 
 dosa_status check_options(const dosa_options& options) {
   constexpr long long kMaxForced = std::numeric_limits<std::int32_t>::max();
@@ -81,42 +67,6 @@ dosa_status check_options(const dosa_options& options) {
   }
   return DOSA_OK;
 }
-
-struct Stride {
-  const char* name;
-  std::int64_t value, least;
-};
-
-dosa_status check_strides(const Stride* begin, const Stride* end) {
-  for (const Stride* stride = begin; stride != end; ++stride) {
-    if (stride->value < stride->least) {
-      return fail(DOSA_INVALID_ARGUMENT, "%s: found %lld, expected at least %lld", stride->name,
-                  static_cast<long long>(stride->value), static_cast<long long>(stride->least));
-    }
-  }
-  return DOSA_OK;
-}
-
-/// Every position that a row may return has to have a slot.
-dosa_status check_table(const dosa_problem& problem) {
-  if (problem.page_size < 1) return bad_range("problem.page_size", problem.page_size, 1, INT32_MAX);
-  for (std::int64_t row = 0; row < problem.num_queries; ++row) {
-    const std::int64_t start = std::clamp<std::int64_t>(
-        problem.k_start != nullptr ? problem.k_start[row] : 0, 0, problem.num_keys);
-    const std::int64_t end = std::clamp<std::int64_t>(
-        problem.k_end != nullptr ? problem.k_end[row] : problem.num_keys, 0, problem.num_keys);
-    const std::int64_t pages = (end - start + problem.page_size - 1) / problem.page_size;
-    if (end > start && pages > problem.page_table_pages) {
-      return fail(DOSA_INVALID_ARGUMENT,
-                  "problem.page_table_pages: found %lld, expected at least %lld (row %lld)",
-                  static_cast<long long>(problem.page_table_pages), static_cast<long long>(pages),
-                  static_cast<long long>(row));
-    }
-  }
-  return DOSA_OK;
-}
-
-}  // namespace
 
 dosa_status check_shape(const dosa_problem* problem, const dosa_options* options) {
   if (problem == nullptr) return null_pointer("problem");

@@ -9,6 +9,8 @@
 
 namespace dosa::engine {
 
+/// Options alone, whatever the shape; struct_size is right.
+dosa_status check_options(const dosa_options& options);
 /// Shapes and options only; pointers are ignored.
 dosa_status check_shape(const dosa_problem* problem, const dosa_options* options);
 /// Inputs: pointers, strides, and what the chosen index form needs.

@@ -8,9 +8,8 @@
 #include <limits>
 
 namespace dosa::select {
-namespace {
 
-/// Ascending by key id: a radix sort, since ids are dense integers and comparisons mispredict.
+/// A radix sort, since ids are dense integers and comparisons mispredict.
 void sort_by_id(Record* records, int count, Record* scratch) {
   constexpr int kDigitBits = 11;
   constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
@@ -31,8 +30,6 @@ void sort_by_id(Record* records, int count, Record* scratch) {
     std::copy(scratch, scratch + count, records);
   }
 }
-
-}  // namespace
 
 std::int32_t IndexMap::operator()(std::int32_t id) const {
   const std::int64_t position = std::int64_t{id} - start;

@@ -23,8 +23,11 @@ struct IndexMap {
   [[nodiscard]] std::int32_t operator()(std::int32_t id) const;
 };
 
-/// Scratch of emit_row for K records: 2 K of them.
-/// Shapes: records (count <= topk), any order, destroyed; indices (topk); scores (topk) or null.
+/// Ascending by key id. Shapes: records (count); scratch (count).
+void sort_by_id(Record* records, int count, Record* scratch);
+
+/// Shapes: records (count <= topk), any order, reordered; scratch (topk); indices (topk); scores
+///         (topk) or null.
 void emit_row(Record* records, int count, int topk, dosa_order order, const IndexMap& map,
               Record* scratch, std::int32_t* indices, float* scores);
 

@@ -20,18 +20,22 @@ class RecordBuffer {
   /// New records after which the buffer is reduced and the threshold raised.
   static int slack(int topk) { return topk < 1024 ? 512 : topk / 2; }
 
+  /// Records of a buffer with this K and `burst`.
+  static int capacity(int topk, int burst) { return topk + slack(topk) + burst; }
+
   /// `burst`: most records offered between two calls of reserve().
   void place(Arena& arena, int topk, int burst) {
     topk_ = topk;
-    burst_ = burst;
     limit_ = topk + slack(topk);
-    capacity_ = limit_ + burst;
-    records_ = arena.take<Record>(static_cast<std::size_t>(capacity_));
+    records_ = arena.take<Record>(static_cast<std::size_t>(capacity(topk, burst)));
   }
 
-  void clear() {
+  void clear() { restart(0); }
+  /// Empties the buffer; records below the threshold of this code, which others have proven, are
+  /// left out from now on.
+  void restart(std::uint32_t code) {
     count_ = 0;
-    code_ = 0;
+    code_ = code;
     reductions_ = 0;
     offered_ = 0;
   }
@@ -54,7 +58,8 @@ class RecordBuffer {
     return true;
   }
 
-  /// Keeps the K best and raises the threshold to the worst of them.
+  /// Keeps the K best and raises the threshold to the worst of them. The others of those held stay
+  /// in memory behind the K best, until more is offered.
   void reduce();
 
   /// Code of the K-th best score of any K offered keys; 0 (below every score) while there are
@@ -73,7 +78,7 @@ class RecordBuffer {
 
  private:
   Record* records_ = nullptr;
-  int topk_ = 0, burst_ = 0, limit_ = 0, capacity_ = 0;
+  int topk_ = 0, limit_ = 0;
   int count_ = 0;
   std::uint32_t code_ = 0;
   std::int64_t offered_ = 0;

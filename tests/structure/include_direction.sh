@@ -15,7 +15,7 @@ root=$(cd "$1" && pwd)
 # Prints the layer of a path relative to the root; nothing for a path outside all layers.
 layer_of() {
   case $1 in
-    src/c_api.*) echo c_api ;;
+    src/c_api*) echo c_api ;;
     src/*/*) local rest=${1#src/}; echo "${rest%%/*}" ;;
     src/*) echo base ;;
     include/*) echo include ;;

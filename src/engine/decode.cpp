@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of a decode step. Long requests first, each shared by all threads; then the others, each
+// by one thread.
+#include "engine/decode.hpp"
+
+#include <chrono>
+#include <new>
+
+#include "engine/decode_threads.hpp"
+#include "engine/decode_worker.hpp"
+#include "numeric/float_environment.hpp"
+
+namespace dosa::engine {
+namespace {
+
+// A request is shared where it is more than this part of a thread's even share of the call's tokens
+// and long enough for a dozen barriers, of microseconds each, not to matter.
+constexpr std::int64_t kSharesPerThread = 4;
+constexpr std::int64_t kLeastShared = 8192;
+// Tiles of the first round of a shared request; each round doubles what has been seen.
+constexpr std::int64_t kFirstTiles = 64;
+
+/// The workers of a call, and what they share. `workers` is null where bytes are counted.
+DecodeWorker** place_shared(Arena& arena, int threads) {
+  return arena.take<DecodeWorker*>(static_cast<std::size_t>(threads));
+}
+
+/// `worker` is a scratch for placing; the thread's own copy lies in the arena.
+DecodeWorker* place_worker(Arena& arena, DecodeWorker& worker, const dosa_paged_problem& problem,
+                           const dosa_options& options) {
+  worker.place(arena, problem, options);
+  return arena.take<DecodeWorker>(1);
+}
+
+std::size_t worker_bytes(const dosa_paged_problem& problem, const dosa_options& options) {
+  Arena counter;
+  DecodeWorker scratch;
+  place_worker(counter, scratch, problem, options);
+  return counter.used();
+}
+
+DecodeWorker* make_worker(void* base, const dosa_paged_problem& problem,
+                          const dosa_options& options) {
+  Arena arena(base);
+  DecodeWorker scratch;
+  DecodeWorker* worker = place_worker(arena, scratch, problem, options);
+  return new (worker) DecodeWorker(scratch);
+}
+
+/// Bytes that all threads share, and what aligning the workspace may cost.
+std::size_t shared_bytes(int threads) {
+  Arena counter;
+  place_shared(counter, threads);
+  return counter.used() + Arena::kAlignment - 1;
+}
+
+/// A request by all threads of the team; every thread calls this.
+void run_shared(DecodeWorker* const* workers, std::int64_t b, Share share,
+                const dosa_output& output) {
+#pragma omp barrier  // all workers exist, and the request before is answered
+  DecodeWorker& lead = *workers[0];
+  DecodeWorker& mine = *workers[share.member];
+  if (share.member == 0) lead.start(b);
+#pragma omp barrier
+  mine.score_witnesses(lead, share);
+#pragma omp barrier
+  lead.take_records(workers, share);
+#pragma omp barrier
+  const std::int64_t tiles = lead.num_tiles();
+  for (std::int64_t first = 0, last = kFirstTiles; first < tiles; first = last, last *= 2) {
+    mine.scan(lead, first, std::min(last, tiles), share);
+#pragma omp barrier
+    lead.take_records(workers, share);
+#pragma omp barrier
+  }
+  if (share.member == 0) lead.finish(output);
+}
+
+void run_alone(DecodeWorker* worker, std::int64_t b, const dosa_output& output) {
+  worker->start(b);
+  worker->score_witnesses(*worker, {});
+  worker->take_records(&worker, {});
+  worker->scan(*worker, 0, worker->num_tiles(), {});
+  worker->take_records(&worker, {});
+  worker->finish(output);
+}
+
+std::int64_t all_tokens(const dosa_paged_problem& problem) {
+  std::int64_t tokens = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) tokens += longest_context(problem, b);
+  return tokens;
+}
+
+}  // namespace
+
+DecodeLayout decode_layout(const dosa_paged_problem& problem, const dosa_options& options) {
+  const std::size_t each = worker_bytes(problem, options);
+  int threads = call_threads(options.threads);
+  while (threads > 0 && shared_bytes(threads) + each * static_cast<std::size_t>(threads) >
+                            options.workspace_limit) {
+    --threads;
+  }
+  if (threads == 0) return {0, 0};
+  return {threads, shared_bytes(threads) + each * static_cast<std::size_t>(threads)};
+}
+
+std::size_t least_decode_bytes(const dosa_paged_problem& problem, const dosa_options& options) {
+  return shared_bytes(1) + worker_bytes(problem, options);
+}
+
+void paged_topk(const dosa_paged_problem& problem, const dosa_options& options,
+                const dosa_output& output, void* workspace) {
+  const auto begin_time = std::chrono::steady_clock::now();
+  const int threads = decode_layout(problem, options).threads;
+  const std::size_t each = worker_bytes(problem, options);
+  auto* base = static_cast<std::byte*>(align_workspace(workspace));
+  Arena shared(base + each * static_cast<std::size_t>(threads));
+  DecodeWorker** workers = place_shared(shared, threads);
+  std::fill(workers, workers + threads, nullptr);  // the runtime may give fewer
+  const std::int64_t tokens = all_tokens(problem);
+#pragma omp parallel num_threads(threads)
+  {
+    const FloatEnvironment environment;
+    const Share share{team_member(), team_size()};
+    workers[share.member] =
+        make_worker(base + each * static_cast<std::size_t>(share.member), problem, options);
+    const auto is_shared = [&](std::int64_t b) {
+      const std::int64_t length = longest_context(problem, b);
+      return share.members > 1 && length >= kLeastShared &&
+             length * kSharesPerThread * share.members > tokens;
+    };
+    for (std::int64_t b = 0; b < problem.batch; ++b) {
+      if (is_shared(b)) run_shared(workers, b, share, output);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (std::int64_t b = 0; b < problem.batch; ++b) {
+      if (!is_shared(b)) run_alone(workers[share.member], b, output);
+    }
+  }
+  if (output.stats == nullptr) return;
+  Sums total;
+  for (int w = 0; w < threads; ++w) {
+    if (workers[w] != nullptr) total.add(workers[w]->sums());
+  }
+  total.write(*output.stats);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_time;
+  output.stats->seconds = seconds.count();
+}
+
+}  // namespace dosa::engine

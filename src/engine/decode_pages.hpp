@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A request's keys behind its block table.
+#ifndef DOSA_ENGINE_DECODE_PAGES_HPP
+#define DOSA_ENGINE_DECODE_PAGES_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dosa/dosa_decode.h"
+
+namespace dosa::engine {
+
+/// Bytes of a page that hold anything.
+inline std::int64_t page_bytes(const dosa_page_cache& cache) {
+  return static_cast<std::int64_t>(cache.page_size) *
+         (cache.head_dim + static_cast<std::int64_t>(sizeof(float)));
+}
+
+/// Where the tokens of one request lie. Positions are checked by the caller.
+class PagedKeys {
+ public:
+  PagedKeys(const dosa_page_cache& cache, const std::int32_t* blocks)
+      : cache_(cache), blocks_(blocks) {}
+
+  /// Copies tokens [begin, begin + count). Shapes: codes (count, stride), scales (count).
+  void copy(std::int64_t begin, std::int64_t count, std::uint8_t* codes, std::int64_t stride,
+            float* scales) const;
+  /// Copies the tokens listed. Shapes: positions (count), codes (count, D), scales (count).
+  void copy_listed(const std::int32_t* positions, int count, std::uint8_t* codes,
+                   float* scales) const;
+
+ private:
+  [[nodiscard]] const std::uint8_t* page(std::int64_t block) const {
+    return cache_.pages + blocks_[block] * cache_.page_stride;
+  }
+
+  const dosa_page_cache& cache_;
+  const std::int32_t* blocks_;
+};
+
+/// Requests of a gather: tokens to contiguous keys. All arguments are valid.
+void gather(const dosa_paged_gather_problem& problem);
+/// New keys, quantised, to their slots. All arguments are valid.
+void insert(const dosa_paged_insert_problem& problem);
+
+}  // namespace dosa::engine
+
+#endif  // DOSA_ENGINE_DECODE_PAGES_HPP
