@@ -20,10 +20,16 @@ constexpr std::int64_t kLeastShared = 8192;
 // Tiles of the first round of a shared request; each round doubles what has been seen.
 constexpr std::int64_t kFirstTiles = 64;
 
-/// The workers of a call, and what they share. `workers` is null where bytes are counted.
-DecodeWorker** place_shared(Arena& arena, int threads) {
-  return arena.take<DecodeWorker*>(static_cast<std::size_t>(threads));
-}
+/// What all threads of a call share.
+struct Team {
+  DecodeWorker** workers = nullptr;  // (threads); null: not there, as the runtime gave fewer
+  Barrier* barrier = nullptr;
+
+  void place(Arena& arena, int threads) {
+    workers = arena.take<DecodeWorker*>(static_cast<std::size_t>(threads));
+    barrier = arena.take<Barrier>(1);
+  }
+};
 
 /// `worker` is a scratch for placing; the thread's own copy lies in the arena.
 DecodeWorker* place_worker(Arena& arena, DecodeWorker& worker, const dosa_paged_problem& problem,
@@ -50,28 +56,28 @@ DecodeWorker* make_worker(void* base, const dosa_paged_problem& problem,
 /// Bytes that all threads share, and what aligning the workspace may cost.
 std::size_t shared_bytes(int threads) {
   Arena counter;
-  place_shared(counter, threads);
+  Team().place(counter, threads);
   return counter.used() + Arena::kAlignment - 1;
 }
 
 /// A request by all threads of the team; every thread calls this.
-void run_shared(DecodeWorker* const* workers, std::int64_t b, Share share,
-                const dosa_output& output) {
-#pragma omp barrier  // all workers exist, and the request before is answered
-  DecodeWorker& lead = *workers[0];
-  DecodeWorker& mine = *workers[share.member];
+void run_shared(const Team& team, std::int64_t b, Share share, const dosa_output& output) {
+  const auto sync = [&] { team.barrier->wait(share.members); };
+  sync();  // all workers exist, and the request before is answered
+  DecodeWorker& lead = *team.workers[0];
+  DecodeWorker& mine = *team.workers[share.member];
   if (share.member == 0) lead.start(b);
-#pragma omp barrier
+  sync();
   mine.score_witnesses(lead, share);
-#pragma omp barrier
-  lead.take_records(workers, share);
-#pragma omp barrier
+  sync();
+  lead.take_records(team.workers, share);
+  sync();
   const std::int64_t tiles = lead.num_tiles();
   for (std::int64_t first = 0, last = kFirstTiles; first < tiles; first = last, last *= 2) {
     mine.scan(lead, first, std::min(last, tiles), share);
-#pragma omp barrier
-    lead.take_records(workers, share);
-#pragma omp barrier
+    sync();
+    lead.take_records(team.workers, share);
+    sync();
   }
   if (share.member == 0) lead.finish(output);
 }
@@ -115,14 +121,16 @@ void paged_topk(const dosa_paged_problem& problem, const dosa_options& options,
   const std::size_t each = worker_bytes(problem, options);
   auto* base = static_cast<std::byte*>(align_workspace(workspace));
   Arena shared(base + each * static_cast<std::size_t>(threads));
-  DecodeWorker** workers = place_shared(shared, threads);
-  std::fill(workers, workers + threads, nullptr);  // the runtime may give fewer
+  Team team;
+  team.place(shared, threads);
+  std::fill(team.workers, team.workers + threads, nullptr);
+  new (team.barrier) Barrier();
   const std::int64_t tokens = all_tokens(problem);
 #pragma omp parallel num_threads(threads)
   {
     const FloatEnvironment environment;
     const Share share{team_member(), team_size()};
-    workers[share.member] =
+    team.workers[share.member] =
         make_worker(base + each * static_cast<std::size_t>(share.member), problem, options);
     const auto is_shared = [&](std::int64_t b) {
       const std::int64_t length = longest_context(problem, b);
@@ -130,17 +138,17 @@ void paged_topk(const dosa_paged_problem& problem, const dosa_options& options,
              length * kSharesPerThread * share.members > tokens;
     };
     for (std::int64_t b = 0; b < problem.batch; ++b) {
-      if (is_shared(b)) run_shared(workers, b, share, output);
+      if (is_shared(b)) run_shared(team, b, share, output);
     }
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (std::int64_t b = 0; b < problem.batch; ++b) {
-      if (!is_shared(b)) run_alone(workers[share.member], b, output);
+      if (!is_shared(b)) run_alone(team.workers[share.member], b, output);
     }
   }
   if (output.stats == nullptr) return;
   Sums total;
   for (int w = 0; w < threads; ++w) {
-    if (workers[w] != nullptr) total.add(workers[w]->sums());
+    if (team.workers[w] != nullptr) total.add(team.workers[w]->sums());
   }
   total.write(*output.stats);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_time;

@@ -3,6 +3,7 @@
 #ifndef DOSA_ENGINE_DECODE_PAGES_HPP
 #define DOSA_ENGINE_DECODE_PAGES_HPP
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,7 +21,9 @@ inline std::int64_t page_bytes(const dosa_page_cache& cache) {
 class PagedKeys {
  public:
   PagedKeys(const dosa_page_cache& cache, const std::int32_t* blocks)
-      : cache_(cache), blocks_(blocks) {}
+      : cache_(cache),
+        blocks_(blocks),
+        shift_(std::countr_zero(static_cast<std::uint32_t>(cache.page_size))) {}
 
   /// Copies tokens [begin, begin + count). Shapes: codes (count, stride), scales (count).
   void copy(std::int64_t begin, std::int64_t count, std::uint8_t* codes, std::int64_t stride,
@@ -30,12 +33,17 @@ class PagedKeys {
                    float* scales) const;
 
  private:
-  [[nodiscard]] const std::uint8_t* page(std::int64_t block) const {
-    return cache_.pages + blocks_[block] * cache_.page_stride;
+  [[nodiscard]] const std::uint8_t* page_of(std::int64_t position) const {
+    return cache_.pages + blocks_[position >> shift_] * cache_.page_stride;
   }
+  [[nodiscard]] std::int64_t place_of(std::int64_t position) const {
+    return position & (cache_.page_size - 1);
+  }
+  void prefetch(std::int64_t position) const;
 
   const dosa_page_cache& cache_;
   const std::int32_t* blocks_;
+  int shift_;  // page sizes are powers of two
 };
 
 /// Requests of a gather: tokens to contiguous keys. All arguments are valid.

@@ -31,6 +31,7 @@ void WitnessState::set(const std::int32_t* ids, std::int64_t count) const {
   for (std::int64_t n = 0; n < count && stored < capacity_; ++n) {
     if (ids[n] >= 0) set_word(1 + stored++, static_cast<std::uint32_t>(ids[n]));
   }
+  std::sort(words_ + 1, words_ + 1 + stored);  // read() is spared the sorting, step by step
   set_word(0, static_cast<std::uint32_t>(stored));
 }
 

@@ -8,7 +8,6 @@
 #include <new>
 
 #include "engine/decode.hpp"
-#include "engine/decode_pages.hpp"
 #include "plan/envelope.hpp"
 #include "refine/score.hpp"
 #include "screen/screen.hpp"
@@ -16,6 +15,8 @@
 namespace dosa::engine {
 namespace {
 
+// Tokens per witness from which on scoring the witnesses first does not cost more than it saves.
+constexpr double kLeastPerWitness = 2.5;
 constexpr float kRejectsNothing = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -48,6 +49,7 @@ void DecodeWorker::place(Arena& arena, const dosa_paged_problem& problem,
                                     static_cast<std::size_t>(dims));
   scales_ = arena.take<float>(plan::kTileKeys);
   scores_ = arena.take<float>(plan::kTileKeys);
+  listed_ = arena.take<std::int32_t>(plan::kTileKeys);
   pick_ = arena.take<std::uint16_t>(plan::kTileKeys);
   kept_ = arena.take<std::uint16_t>(plan::kTileKeys);
   known_ids_ = arena.take<std::int32_t>(capacity);
@@ -75,6 +77,8 @@ void DecodeWorker::start(std::int64_t b) {
   const WitnessState state = witness_of(problem_, b);
   if (state.exists() && options_.mode != DOSA_MODE_BASE && !scanned_.empty()) {
     num_known_ = state.read(scanned_.end, known_ids_);
+    // So many of the tokens are no shortcut.
+    if (kLeastPerWitness * num_known_ > static_cast<double>(scanned_.length())) num_known_ = 0;
   }
 }
 
@@ -136,12 +140,14 @@ void DecodeWorker::begin_round(const DecodeWorker& lead) {
   }
 }
 
+PagedKeys DecodeWorker::keys() const {
+  return {*problem_.cache, problem_.block_table + scanning_ * problem_.block_table_stride};
+}
+
 /// The keys of `tokens`, from their pages to the tile.
 void DecodeWorker::build(Window tokens) {
-  const PagedKeys keys(*problem_.cache,
-                       problem_.block_table + scanning_ * problem_.block_table_stride);
   const int dims = problem_.cache->head_dim;
-  keys.copy(tokens.begin, tokens.length(), codes_, dims, scales_);
+  keys().copy(tokens.begin, tokens.length(), codes_, dims, scales_);
   plan::build_tile({codes_, dims, scales_}, 0, nullptr, static_cast<int>(tokens.length()), tile_);
   tile_.first = tokens.begin;
 }
@@ -149,15 +155,12 @@ void DecodeWorker::build(Window tokens) {
 /// Any set of distinct visible tokens is valid, since each is scored here, once, for each row.
 void DecodeWorker::score_witnesses(DecodeWorker& lead, Share share) {
   begin_round(lead);
-  const PagedKeys keys(*problem_.cache,
-                       problem_.block_table + scanning_ * problem_.block_table_stride);
-  const int dims = problem_.cache->head_dim;
   for (int begin = share.member * plan::kTileKeys; begin < lead.num_known_;
        begin += share.members * plan::kTileKeys) {
     const int count = std::min(plan::kTileKeys, lead.num_known_ - begin);
     const std::int32_t* ids = lead.known_ids_ + begin;
-    keys.copy_listed(ids, count, codes_, scales_);
-    plan::build_tile({codes_, dims, scales_}, 0, nullptr, count, tile_);
+    keys().copy_listed(ids, count, codes_, scales_);
+    plan::build_tile({codes_, problem_.cache->head_dim, scales_}, 0, nullptr, count, tile_);
     for (int t = 0; t < problem_.next_n; ++t) {
       const DecodeRow& row = lead.rows_[t];
       if (row.is_short) continue;
@@ -203,14 +206,11 @@ void DecodeWorker::scan(const DecodeWorker& lead, std::int64_t first_tile, std::
   const TileOrder order(lead.scanned_);
   for (std::int64_t i = first_tile + share.member; i < last_tile; i += share.members) {
     const Window tokens = order[i];
-    bool built = false;
+    if (!build_unknown(lead, tokens)) continue;
     for (int t = 0; t < problem_.next_n; ++t) {
       const DecodeRow& row = lead.rows_[t];
-      if (row.is_short) continue;
-      const int count = pick_unknown(lead, row, tokens);
+      const int count = row.is_short ? 0 : pick_visible(row);
       if (count == 0) continue;
-      if (!built) build(tokens);
-      built = true;
       visit(row, count, records_[t]);
       scored_[t] += count;
       records_[t].reserve();
@@ -218,19 +218,39 @@ void DecodeWorker::scan(const DecodeWorker& lead, std::int64_t first_tile, std::
   }
 }
 
-/// Positions in the tile, to pick_, of the row's tokens that are not scored yet.
-int DecodeWorker::pick_unknown(const DecodeWorker& lead, const DecodeRow& row, Window tokens) {
-  const std::int64_t end = std::min(tokens.end, row.ranked.end);
-  std::int64_t at = std::max(tokens.begin, row.ranked.begin);
+/// The tile of the tokens that are not scored yet; false where there is none.
+bool DecodeWorker::build_unknown(const DecodeWorker& lead, Window tokens) {
   const std::int32_t* last = lead.known_ids_ + lead.num_known_;
-  const std::int32_t* known = std::lower_bound<const std::int32_t*>(lead.known_ids_, last, at);
+  const std::int32_t* known =
+      std::lower_bound<const std::int32_t*>(lead.known_ids_, last, tokens.begin);
+  if (known == last || *known >= tokens.end) {
+    build(tokens);
+    return true;
+  }
+  const int dims = problem_.cache->head_dim;
+  const PagedKeys from = keys();
   int count = 0;
-  for (; at < end; ++at) {
-    if (known != last && *known == at) {
-      ++known;
-    } else {
-      pick_[count++] = static_cast<std::uint16_t>(at - tokens.begin);
-    }
+  for (std::int64_t at = tokens.begin; at < tokens.end;) {
+    const std::int64_t stop =
+        known != last ? std::min<std::int64_t>(*known, tokens.end) : tokens.end;
+    from.copy(at, stop - at, codes_ + static_cast<std::int64_t>(count) * dims, dims,
+              scales_ + count);
+    for (; at < stop; ++at) listed_[count++] = static_cast<std::int32_t>(at);
+    ++at;  // a witness, or the end
+    if (known != last) ++known;
+  }
+  if (count == 0) return false;
+  plan::build_tile({codes_, dims, scales_}, 0, nullptr, count, tile_);
+  tile_.ids = listed_;
+  return true;
+}
+
+/// Positions in the tile, to pick_, of the tokens that the row ranks. The tile is ascending.
+int DecodeWorker::pick_visible(const DecodeRow& row) {
+  int count = 0;
+  for (int n = 0; n < tile_.count; ++n) {
+    pick_[count] = static_cast<std::uint16_t>(n);
+    count += tile_.id(n) >= row.ranked.begin && tile_.id(n) < row.ranked.end ? 1 : 0;
   }
   return count;
 }
@@ -241,7 +261,8 @@ void DecodeWorker::visit(const DecodeRow& row, int count, select::RecordBuffer& 
   const float threshold =
       options_.threshold == DOSA_THRESHOLD_FIXED ? row.stats.first_threshold : records.threshold();
   if (!row.bounded || threshold == kRejectsNothing) {
-    refine::score_keys(row.query, tile_, pick_, count, scores_, nullptr);
+    const bool all = count == tile_.count;
+    refine::score_keys(row.query, tile_, all ? nullptr : pick_, count, scores_, nullptr);
     for (int n = 0; n < count; ++n) records.offer(scores_[n], tile_.id(pick_[n]));
     return;
   }

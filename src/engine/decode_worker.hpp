@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "dosa/dosa_decode.h"
+#include "engine/decode_pages.hpp"
 #include "engine/decode_witness.hpp"
 #include "engine/schedule.hpp"
 #include "engine/sums.hpp"
@@ -64,8 +65,10 @@ class DecodeWorker {
   void plan_row(DecodeRow& row);
   void force(const DecodeRow& row, select::RecordBuffer& records) const;
   void begin_round(const DecodeWorker& lead);
+  [[nodiscard]] PagedKeys keys() const;
   void build(Window tokens);
-  int pick_unknown(const DecodeWorker& lead, const DecodeRow& row, Window tokens);
+  bool build_unknown(const DecodeWorker& lead, Window tokens);
+  int pick_visible(const DecodeRow& row);
   void visit(const DecodeRow& row, int count, select::RecordBuffer& records);
   void keep_all(DecodeRow& row, select::RecordBuffer& records, bool scored);
   void finish_row(DecodeRow& row, select::RecordBuffer& records, const dosa_output& output);
@@ -81,7 +84,7 @@ class DecodeWorker {
   DecodeRow* rows_ = nullptr;  // (next_n)
   Window scanned_;             // smallest window with all ranked tokens of rows that are not short
   int state_row_ = -1;         // the last query with a token to see: its winners are remembered
-  std::int32_t* known_ids_ = nullptr;  // (capacity) witnesses, ascending
+  std::int32_t* known_ids_ = nullptr;  // (capacity) witnesses that are scored first, ascending
   int num_known_ = 0;
   Record* known_records_ = nullptr;  // (capacity) their scores for state_row_; 0: not ranked there
   plan::QueryRows query_rows_;
@@ -92,13 +95,14 @@ class DecodeWorker {
   select::RecordBuffer* records_ = nullptr;  // (next_n)
   std::int64_t* scored_ = nullptr;           // (next_n) keys scored with all heads in this round
   plan::KeyTile tile_;
-  std::uint8_t* codes_ = nullptr;  // (kTileKeys, D) as they were in the pages
-  float* scales_ = nullptr;        // (kTileKeys)
-  float* scores_ = nullptr;        // (kTileKeys)
-  std::uint16_t* pick_ = nullptr;  // (kTileKeys)
-  std::uint16_t* kept_ = nullptr;  // (kTileKeys)
-  Record* pool_ = nullptr;         // runners-up, then all that is remembered
-  Record* scratch_ = nullptr;      // (capacity)
+  std::uint8_t* codes_ = nullptr;   // (kTileKeys, D) as they were in the pages
+  float* scales_ = nullptr;         // (kTileKeys)
+  float* scores_ = nullptr;         // (kTileKeys)
+  std::int32_t* listed_ = nullptr;  // (kTileKeys) tokens of a tile without those that are known
+  std::uint16_t* pick_ = nullptr;   // (kTileKeys)
+  std::uint16_t* kept_ = nullptr;   // (kTileKeys)
+  Record* pool_ = nullptr;          // runners-up, then all that is remembered
+  Record* scratch_ = nullptr;       // (capacity)
 };
 
 }  // namespace dosa::engine
