@@ -41,10 +41,10 @@ check 'bool r = rejects(up, low);' \
   'bool r = rejects(low, up);' \
   'bool r = rejects(1.0F, low);' \
   'bool r = rejects(up, 1.0F);'
-check 'UpperBound u(1.0F);' 'UpperBound u = 1.0F;' 'UpperBound u(estimate);' 'UpperBound u(score);' \
-  'UpperBound u(low);' 'UpperBound u = estimate;'
-check 'LowerBound l(1.0F);' 'LowerBound l = 1.0F;' 'LowerBound l(estimate);' 'LowerBound l(score);' \
-  'LowerBound l(up);'
+check 'UpperBound u(1.0F);' 'UpperBound u = 1.0F;' 'UpperBound u(estimate);' \
+  'UpperBound u(score);' 'UpperBound u(low);' 'UpperBound u = estimate;'
+check 'LowerBound l(1.0F);' 'LowerBound l = 1.0F;' 'LowerBound l(estimate);' \
+  'LowerBound l(score);' 'LowerBound l(up);'
 check 'screen::screen_tile(o, t, low, f);' 'screen::screen_tile(o, t, estimate, f);' \
   'screen::screen_tile(o, t, 1.0F, f);' 'screen::screen_tile(o, t, up, f);'
 check 'refine::refine_keys(q, t, a, low, p, 1, p, f, f);' \
