@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bound_types.sh ROOT CC CXX: fails where an estimate, a score or a bare number can stand for a bound
-# that rejects keys. Each line of misuse must not compile, and its neighbour, which is right, must:
-# otherwise the misuse would fail for another reason than its types.
+# bound_types.sh ROOT CC CXX: fails where an estimate, a score or a bare number can stand for a
+# bound that rejects keys. Each line of misuse must not compile, and its neighbour, which is right,
+# must: otherwise the misuse would fail for another reason than its types.
 set -uo pipefail
 cd "$1" || exit 1
 cxx=$3
