@@ -103,6 +103,7 @@ int run_unguarded(int argc, const char* const* argv) {
   add_gen(app, chosen);
   add_doctor(app, chosen);
   add_study(app, chosen);
+  add_bench(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -18,5 +18,6 @@ void add_info(CLI::App& app, Action& chosen);
 void add_gen(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_study(CLI::App& app, Action& chosen);
+void add_bench(CLI::App& app, Action& chosen);
 
 }  // namespace dosa::cli

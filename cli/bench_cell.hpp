@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One input at one length: all modes by turns, so that whatever else the machine does meets all of
 // them alike; all must return the same ids.
-#ifndef DOSA_BENCH_ENGINE_CELL_HPP
-#define DOSA_BENCH_ENGINE_CELL_HPP
+#ifndef DOSA_CLI_BENCH_CELL_HPP
+#define DOSA_CLI_BENCH_CELL_HPP
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "dense_sgemm.hpp"
+#include "bench_sgemm.hpp"
 #include "dosa/dosa.hpp"
+#include "failure.hpp"
 #include "measure.hpp"
+#include "study_input.hpp"
 
 namespace dosa::bench {
 
@@ -25,7 +27,7 @@ struct Contender {
   std::string name;
   dosa_mode mode = DOSA_MODE_AUTO;
   int heads = 0;       // r; 0: free
-  bool dense = false;  // DenseSgemm
+  bool sgemm = false;  // DenseSgemm
 };
 
 struct Outcome {
@@ -46,7 +48,9 @@ struct Outcome {
 };
 
 struct Cell {
-  std::string input;
+  std::string input, source, domain;  // as StudyInput
+  int layer = -1;
+  std::uint64_t seed = 0;
   dosa_problem problem{};  // shapes only
   std::vector<Outcome> outcomes;
   std::size_t best = 0;  // the faster of the modes that score every key
@@ -78,11 +82,10 @@ class CellRunner {
   CellRunner(const DenseSgemm& dense, const CellOptions& options)
       : dense_(dense), options_(options) {}
 
-  Cell run(const std::string& input, const dosa_problem& problem,
+  /// Throws: cli::Failure where two modes differ.
+  Cell run(const cli::StudyInput& input, const dosa_problem& problem,
            const std::vector<Contender>& contenders) {
-    Cell cell;
-    cell.input = input;
-    cell.problem = problem;
+    Cell cell{input.name, input.source, input.domain, input.layer, input.seed, problem, {}, 0};
     ids_.assign(static_cast<std::size_t>(problem.num_queries) * problem.topk, 0);
     std::vector<std::int32_t> expected;
     std::vector<int> calls;
@@ -92,7 +95,9 @@ class CellRunner {
       const Lap first = time_once([&] { call(problem, outcome); });  // warms up, too
       calls.push_back(std::max(1, static_cast<int>(options_.least_seconds / first.wall)));
       if (expected.empty()) expected = ids_;
-      if (expected != ids_) throw std::runtime_error(input + ": " + contender.name + " differs");
+      if (expected != ids_) {
+        throw cli::Failure(input.name, "other ids by " + contender.name, "those of base");
+      }
       count_rows(problem, outcome);
       cell.outcomes.push_back(std::move(outcome));
     }
@@ -105,14 +110,14 @@ class CellRunner {
         const std::size_t at = (n + static_cast<std::size_t>(repetition)) % count;
         Outcome& outcome = cell.outcomes[at];
         // The baseline from outside is the slowest of all and decides nothing: once is enough.
-        if (outcome.contender.dense && repetition > 0 && outcome.laps[0].wall > 1) continue;
+        if (outcome.contender.sgemm && repetition > 0 && outcome.laps[0].wall > 1) continue;
         repeat(problem, calls[at], outcome);
       }
     }
     for (std::size_t n = 0; n < count; ++n) {
       const Outcome& outcome = cell.outcomes[n];
       const dosa_mode mode = outcome.contender.mode;
-      if (outcome.contender.dense || (mode != DOSA_MODE_BASE && mode != DOSA_MODE_FULL)) continue;
+      if (outcome.contender.sgemm || (mode != DOSA_MODE_BASE && mode != DOSA_MODE_FULL)) continue;
       if (time_of(outcome) < time_of(cell.outcomes[cell.best])) cell.best = n;
     }
     return cell;
@@ -133,7 +138,7 @@ class CellRunner {
   }
 
   void call(const dosa_problem& problem, Outcome& outcome) {
-    if (outcome.contender.dense) {
+    if (outcome.contender.sgemm) {
       dense_.topk(problem, options_.threads, ids_.data());
       return;
     }
@@ -168,7 +173,7 @@ class CellRunner {
       outcome.retained += row.heads;
       ++screened;
     }
-    if (outcome.contender.dense || screened == 0.0) {
+    if (outcome.contender.sgemm || screened == 0.0) {
       outcome.retained = 0.0;
       return;
     }
@@ -197,4 +202,4 @@ class CellRunner {
 
 }  // namespace dosa::bench
 
-#endif  // DOSA_BENCH_ENGINE_CELL_HPP
+#endif  // DOSA_CLI_BENCH_CELL_HPP

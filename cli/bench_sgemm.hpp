@@ -3,8 +3,8 @@
 // precision matrix products by OpenBLAS, blocked and threaded, a rising threshold, and exact scores
 // for what the rounding of single precision leaves open. It shares no code with the engine and
 // returns the same ids. For finite inputs only.
-#ifndef DOSA_BENCH_DENSE_SGEMM_HPP
-#define DOSA_BENCH_DENSE_SGEMM_HPP
+#ifndef DOSA_CLI_BENCH_SGEMM_HPP
+#define DOSA_CLI_BENCH_SGEMM_HPP
 
 #include <dlfcn.h>
 
@@ -312,4 +312,4 @@ class DenseSgemm {
 
 }  // namespace dosa::bench
 
-#endif  // DOSA_BENCH_DENSE_SGEMM_HPP
+#endif  // DOSA_CLI_BENCH_SGEMM_HPP

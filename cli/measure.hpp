@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time and its spread, and the machine that it was measured on.
-#ifndef DOSA_BENCH_MEASURE_HPP
-#define DOSA_BENCH_MEASURE_HPP
+#ifndef DOSA_CLI_MEASURE_HPP
+#define DOSA_CLI_MEASURE_HPP
 
 #include <time.h>
 
@@ -80,4 +80,4 @@ inline std::string cpu_model() {
 
 }  // namespace dosa::bench
 
-#endif  // DOSA_BENCH_MEASURE_HPP
+#endif  // DOSA_CLI_MEASURE_HPP

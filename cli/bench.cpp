@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modes of the engine against each other and against an independent baseline, in one run, on
+// files and made inputs at many lengths.
+#include <dosa/dosa.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "args.hpp"
+#include "bench_cell.hpp"
+#include "bench_input.hpp"
+#include "bench_report.hpp"
+#include "commands.hpp"
+#include "engine_options.hpp"
+#include "failure.hpp"
+#include "io/output_file.hpp"
+#include "io/trace.hpp"
+#include "progress.hpp"
+
+namespace dosa::cli {
+namespace {
+
+constexpr std::int32_t kMostRepetitions = 1000;
+constexpr std::int64_t kMostKeys = std::int64_t{1} << 31;
+
+struct BenchArgs {
+  std::vector<std::string> files, specs;
+  std::vector<std::int64_t> keys;
+  std::vector<int> heads;
+  std::int64_t rows = 256;  // groups of 128 on two threads, as in a call of serving size
+  std::int32_t topk = 2048;
+  std::string json;
+  bench::CellOptions cell;
+  bool no_sgemm = false;
+};
+
+std::vector<bench::Contender> contenders(const BenchArgs& args, int heads, bool sgemm) {
+  std::vector<bench::Contender> all = {{"base", DOSA_MODE_BASE}, {"full", DOSA_MODE_FULL}};
+  if (sgemm) all.push_back({"sgemm", DOSA_MODE_BASE, 0, true});
+  all.push_back({"auto", DOSA_MODE_AUTO});
+  std::vector<int> retained = args.heads;
+  if (retained.empty()) retained = {heads / 4 - 1, heads / 2 - 1, heads * 3 / 4 - 1};
+  for (const int r : retained) {
+    if (r >= 1 && r <= heads) all.push_back({"dosa", DOSA_MODE_DOSA, r});
+  }
+  return all;
+}
+
+/// The lengths at which an input is measured: those asked for that it has, or powers of two and
+/// all.
+std::vector<std::int64_t> lengths(const BenchArgs& args, std::int64_t keys) {
+  std::vector<std::int64_t> chosen;
+  if (args.keys.empty()) {
+    for (std::int64_t n = 1024; n < keys; n *= 2) chosen.push_back(n);
+    chosen.push_back(keys);
+  }
+  for (const std::int64_t n : args.keys) {
+    if (n <= keys) chosen.push_back(n);
+  }
+  return chosen;
+}
+
+int run_bench(BenchArgs args) {
+  if (args.files.empty() && args.specs.empty()) {
+    throw Failure("arguments", "no input", "files or --gen");
+  }
+  if (args.cell.threads == 0) args.cell.threads = EngineArgs().resolved().threads;
+  const std::int64_t longest =
+      args.keys.empty() ? kBenchKeys : *std::ranges::max_element(args.keys);
+  const std::unique_ptr<io::OutputFile> json =
+      args.json.empty() ? nullptr : std::make_unique<io::OutputFile>(args.json);
+  for (const std::string& file : args.files) {  // all of them are there, before hours have passed
+    static_cast<void>(io::Trace::open(file));
+  }
+  const bench::DenseSgemm sgemm;
+  bench::CellRunner runner(sgemm, args.cell);
+  const bool with_sgemm = sgemm.available() && !args.no_sgemm;
+  const nlohmann::ordered_json head = bench_header(args.cell, sgemm.config());
+  std::vector<bench::Cell> cells;
+  for (const StudySource& source :
+       bench_sources(args.files, args.specs, {args.rows, longest}, args.topk)) {
+    const StudyInput input = source.load();
+    if (cells.empty()) fmt::print("{}", bench_head(head));
+    for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
+      const BenchPart part = cut(input.problem, args.rows, keys);
+      cells.push_back(
+          runner.run(input, part.problem, contenders(args, part.problem.num_heads, with_sgemm)));
+      fmt::print("{}", bench_lines(cells.back(), args.cell.cpu_clock));
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("\n{}", bench_summary(cells, args.cell.cpu_clock));
+  if (json != nullptr) json->commit(bench_json(head, cells, args.cell.cpu_clock).dump(1) + '\n');
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "bench", "Time the modes against each other; fails if their answers differ");
+  const auto args = std::make_shared<BenchArgs>();
+  command->add_option("TRACE", args->files, "Files; each is cut to its last rows and keys")
+      ->type_name("");
+  command->add_option("--gen", args->specs, "Made inputs: what follows `dosa gen`, as for `study`")
+      ->type_name("SPEC");
+  command->add_option("--keys", args->keys, "Lengths; those over an input's are left out")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, kMostKeys))
+      ->type_name("INT,...");
+  command->add_option("--heads", args->heads, "Retained heads (default: H/4, H/2, 3H/4, less 1)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, static_cast<int>(DOSA_MAX_HEADS)))
+      ->type_name("INT,...");
+  add_integer(*command, "--rows", args->rows, 1, kMostKeys, "Query rows, the last ones");
+  add_integer(*command, "-k,--topk", args->topk, 1, DOSA_MAX_TOPK, "Keys to select per query");
+  add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
+  add_integer(*command, "--repeat", args->cell.repetitions, 1, kMostRepetitions,
+              "Repetitions, each in another order");
+  command->add_option("--seconds", args->cell.least_seconds, "Least time of a repetition")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--cell-seconds", args->cell.most_seconds,
+                   "Three repetitions are enough for an input and N that take longer")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--cpu-clock", args->cell.cpu_clock,
+                    "Judge by CPU time: for a machine that others use");
+  command->add_flag("--no-sgemm", args->no_sgemm,
+                    "Leave out the independent baseline, which needs OpenBLAS");
+  command->add_option("--json", args->json, "Write every sample to this file")->type_name("FILE");
+  command->callback([args, &chosen] { chosen = [args] { return run_bench(*args); }; });
+}
+
+}  // namespace dosa::cli
