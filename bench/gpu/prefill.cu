@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device_inputs.cuh"
-#include "engine/cuda_run.hpp"
+#include "engine/cuda_run.cuh"
 
 namespace dosa::bench {
 namespace {

@@ -6,17 +6,24 @@
  * query gets the very bytes that dosa_topk returns for it on the keys of its request, gathered in
  * order. Letters for shapes as there, and B requests.
  *
- * Page     One block of page_size tokens: page_size * D bytes of e4m3fn keys, token after token,
- *          then page_size fp32 scales (64 tokens of D = 128: 8192 + 256 bytes). Pages lie
- *          page_stride bytes apart.
- * Request  Token p of request b lies in page block_table[b, p / page_size] at p % page_size.
- * Entries behind the last block that a length reaches are never looked at. Rows     Query t of
- * request b is row b * next_n + t and sees the tokens [0, length) of its request. Lengths are data:
- * those below 1 give a row of -1, those above max_context count as max_context. Bad data Where a
- * length reaches a block that the table does not have, or one whose page does not exist, the call
- * is refused before any work with the request, the block and what was found in it. A device engine,
- * which reads lengths and tables while it computes, cannot refuse: there the ids of such a row are
- * undefined.
+ * Page
+ *   One block of page_size tokens: page_size * D bytes of e4m3fn keys, token after token, then
+ *   page_size fp32 scales (64 tokens of D = 128: 8192 + 256 bytes). Pages lie page_stride bytes
+ *   apart.
+ *
+ * Request
+ *   Token p of request b lies in page block_table[b, p / page_size] at p % page_size. Entries
+ *   behind the last block that a length reaches are never looked at.
+ *
+ * Rows
+ *   Query t of request b is row b * next_n + t and sees the tokens [0, length) of its request.
+ *   Lengths are data: those below 1 give a row of -1, those above max_context count as max_context.
+ *
+ * Bad data
+ *   Where a length reaches a block that the table does not have, or one whose page does not exist,
+ *   the call is refused before any work with the request, the block and what was found in it. A
+ *   device engine, which reads lengths and tables while it computes, cannot refuse: there the
+ *   ids of such a row are undefined.
  */
 #ifndef DOSA_DOSA_DECODE_H
 #define DOSA_DOSA_DECODE_H

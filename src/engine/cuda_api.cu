@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "dosa/dosa_cuda.h"
-#include "engine/cuda_run.hpp"
+#include "engine/cuda_run.cuh"
 #include "engine/error.hpp"
 #include "gpu/check.hpp"
 

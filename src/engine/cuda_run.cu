@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cuda_run.hpp"
+#include "engine/cuda_run.cuh"
 
 #include <algorithm>
 

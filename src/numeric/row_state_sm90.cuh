@@ -19,7 +19,7 @@ struct RowState {
   int2* windows;           // clamped [start, end); (0, 0) for padding rows
   uint64_t* floor_record;  // the K-th best record so far; 0 while fewer than K keys are scored
   float* floor_score;      // its score; NaN while there is none
-  float* bound_floor;      // a bound below this proves a key out; -Inf while there is none (N7)
+  float* bound_floor;      // a bound below this proves a key out; -Inf while there is none (N11)
   uint32_t* counts;        // records written, also those past the capacity
   uint32_t* flags;         // RowFlag
   uint64_t* records;       // (rows, capacity)

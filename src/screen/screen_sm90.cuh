@@ -28,7 +28,7 @@ __host__ __device__ constexpr int mask_words(int screen_rows) {
 }
 
 /// Writes the survivor masks of the places of params.round; screen_rows R' is 8, 16, 24 or 32.
-/// Guarantee: a key whose computed score is at least its row's threshold has its bit set (E6, N7)
+/// Guarantee: a key whose computed score is at least its row's threshold has its bit set (E6, N11)
 /// Error:    cudaError_t of the launch
 cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
                                cudaStream_t stream);

@@ -19,7 +19,7 @@ struct Config {
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
 /// The threshold of screening: below the score floor by more than the last multiplication, the
-/// reference's own and any final underflow can hide (N7).
+/// reference's own and any final underflow can hide (N11).
 __device__ float lowered(float floor) {
   constexpr float kRelative = 0x1p-21f;
   constexpr float kAbsolute = 0x1p-140f;

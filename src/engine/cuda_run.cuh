@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of one call on the device.
-#ifndef DOSA_ENGINE_CUDA_RUN_HPP
-#define DOSA_ENGINE_CUDA_RUN_HPP
+#ifndef DOSA_ENGINE_CUDA_RUN_CUH
+#define DOSA_ENGINE_CUDA_RUN_CUH
 
-#include "engine/cuda_layout.hpp"
+#include "engine/cuda_layout.cuh"
 
 namespace dosa::engine {
 
@@ -26,4 +26,4 @@ void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64
 
 }  // namespace dosa::engine
 
-#endif  // DOSA_ENGINE_CUDA_RUN_HPP
+#endif  // DOSA_ENGINE_CUDA_RUN_CUH

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes of one call on the device and the workspace they need.
-#ifndef DOSA_ENGINE_CUDA_LAYOUT_HPP
-#define DOSA_ENGINE_CUDA_LAYOUT_HPP
+#ifndef DOSA_ENGINE_CUDA_LAYOUT_CUH
+#define DOSA_ENGINE_CUDA_LAYOUT_CUH
 
 #include <cuda_runtime.h>
 
@@ -74,4 +74,4 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
 
 }  // namespace dosa::engine
 
-#endif  // DOSA_ENGINE_CUDA_LAYOUT_HPP
+#endif  // DOSA_ENGINE_CUDA_LAYOUT_CUH
