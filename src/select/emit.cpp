@@ -53,6 +53,11 @@ void emit_row(Record* records, int count, int topk, dosa_order order, const Inde
   } else {
     sort_by_id(records, count, scratch);
   }
+  write_row(records, count, topk, map, indices, scores);
+}
+
+void write_row(const Record* records, int count, int topk, const IndexMap& map,
+               std::int32_t* indices, float* scores) {
   for (int n = 0; n < count; ++n) {
     indices[n] = map(record_id(records[n]));
     if (scores != nullptr) scores[n] = code_score(record_code(records[n]));

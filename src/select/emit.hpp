@@ -31,6 +31,10 @@ void sort_by_id(Record* records, int count, Record* scratch);
 void emit_row(Record* records, int count, int topk, dosa_order order, const IndexMap& map,
               Record* scratch, std::int32_t* indices, float* scores);
 
+/// The same for records that are in the order of the answer already.
+void write_row(const Record* records, int count, int topk, const IndexMap& map,
+               std::int32_t* indices, float* scores);
+
 }  // namespace dosa::select
 
 #endif  // DOSA_SELECT_EMIT_HPP
