@@ -200,6 +200,42 @@ TEST(Case52, WorkspaceDoesNotGrowWithKeysOrHeads) {
   EXPECT_LT(most - least, std::size_t{32} << 20);
 }
 
+/// Bytes that a call of 32 heads asks for; 0 where it is refused.
+std::size_t workspace_of(std::int64_t queries, std::int64_t keys, std::uint64_t limit) {
+  dosa_problem problem{};
+  problem.struct_size = sizeof problem;
+  problem.num_queries = queries;
+  problem.num_keys = keys;
+  problem.num_heads = 32;
+  problem.head_dim = 128;
+  problem.topk = 2048;
+  dosa_options options = make_options();
+  options.threads = 8;
+  options.workspace_limit = limit;
+  std::size_t bytes = 0;
+  return dosa_workspace_bytes(&problem, &options, &bytes) == DOSA_OK ? bytes : 0;
+}
+
+// Scores of all pairs would take 32 and 128 GiB, and 61 GiB at half a million keys.
+TEST(Case47, NoBufferOfRowsTimesKeys) {
+  for (const std::int64_t queries : {8192, 32768}) {
+    const std::size_t bytes = workspace_of(queries, 1048576, std::uint64_t{64} << 20);
+    EXPECT_GT(bytes, 0U);
+    EXPECT_LE(bytes, std::size_t{64} << 20);
+    EXPECT_EQ(bytes, workspace_of(queries, 4194304, std::uint64_t{64} << 20));
+  }
+}
+
+TEST(Case51, NoShrinkingOfChunksIsNeeded) {
+  for (const std::uint64_t mib : {16, 64, 512}) {
+    for (const std::int64_t queries : {4096, 32767, 32768, 32769}) {
+      const std::size_t bytes = workspace_of(queries, 500000, mib << 20);
+      EXPECT_GT(bytes, 0U) << queries << " rows in " << mib << " MiB";
+      EXPECT_LE(bytes, std::size_t{mib} << 20);
+    }
+  }
+}
+
 TEST(Case52, NothingIsAllocatedInsideACall) {
 #ifndef DOSA_COUNT_ALLOCATIONS
   GTEST_SKIP() << "allocations are counted with glibc's malloc only";
