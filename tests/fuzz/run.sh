@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_FOLDER [TARGET...]: builds the fuzz targets with the preset `fuzz` and runs each on its
-# corpus for 12 seconds, two at a time; DOSA_TEST_SCALE=n (nightly) makes it n times as long. New
-# inputs and what was found stay in BUILD_FOLDER/found.
+# run.sh BUILD_FOLDER [TARGET...]: builds the fuzz targets with the preset `fuzz` and runs each on
+# its corpus for 12 seconds, two at a time; DOSA_TEST_SCALE=n (nightly) makes it n times as long.
+# New inputs and what was found stay in BUILD_FOLDER/found.
 set -euo pipefail
 if [ $# -eq 0 ]; then
   sed -n '3,5s/^# //p' "$0" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# cases.sh ROOT: fails where docs/cases.md lacks an entry of the collection of known failures, or has
-# one twice, or names a test that does not exist; and where a Case test is named nowhere.
+# cases.sh ROOT: fails where docs/cases.md lacks an entry of the collection of known failures, or
+# has one twice, or names a test that does not exist; and where a Case test is named nowhere.
 set -uo pipefail
 cd "$1" || exit 1
 document=docs/cases.md
