@@ -3,11 +3,14 @@
 // files and made inputs at many lengths.
 #include <dosa/dosa.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "args.hpp"
@@ -28,7 +31,7 @@ constexpr std::int32_t kMostRepetitions = 1000;
 constexpr std::int64_t kMostKeys = std::int64_t{1} << 31;
 
 struct BenchArgs {
-  std::vector<std::string> files, specs;
+  std::vector<std::string> files, specs, modes, peers;
   std::vector<std::int64_t> keys;
   std::vector<int> heads;
   std::int64_t rows = 256;  // groups of 128 on two threads, as in a call of serving size
@@ -38,14 +41,31 @@ struct BenchArgs {
   bool no_sgemm = false;
 };
 
-std::vector<bench::Contender> contenders(const BenchArgs& args, int heads, bool sgemm) {
-  std::vector<bench::Contender> all = {{"base", DOSA_MODE_BASE}, {"full", DOSA_MODE_FULL}};
-  if (sgemm) all.push_back({"sgemm", DOSA_MODE_BASE, 0, true});
-  all.push_back({"auto", DOSA_MODE_AUTO});
+constexpr std::array<const char*, 6> kModes = {"base", "full", "sgemm", "screen", "auto", "dosa"};
+
+/// Whether a mode is asked for: all but `screen` where nothing is.
+bool wanted(const BenchArgs& args, const std::string& mode) {
+  if (args.modes.empty()) return mode != "screen";
+  return std::ranges::find(args.modes, mode) != args.modes.end();
+}
+
+std::vector<bench::Contender> contenders(const BenchArgs& args, int heads, bool sgemm,
+                                         const std::vector<bench::Peer>& peers) {
+  std::vector<bench::Contender> all;
+  if (wanted(args, "base")) all.push_back({"base", DOSA_MODE_BASE});
+  if (wanted(args, "full")) all.push_back({"full", DOSA_MODE_FULL});
+  if (sgemm && wanted(args, "sgemm")) all.push_back({"sgemm", DOSA_MODE_BASE, 0, true});
+  if (wanted(args, "auto")) all.push_back({"auto", DOSA_MODE_AUTO});
   std::vector<int> retained = args.heads;
   if (retained.empty()) retained = {heads / 4 - 1, heads / 2 - 1, heads * 3 / 4 - 1};
-  for (const int r : retained) {
-    if (r >= 1 && r <= heads) all.push_back({"dosa", DOSA_MODE_DOSA, r});
+  for (const auto& [name, mode] :
+       {std::pair{"screen", DOSA_MODE_SCREEN}, std::pair{"dosa", DOSA_MODE_DOSA}}) {
+    for (const int r : retained) {
+      if (wanted(args, name) && r >= 1 && r <= heads) all.push_back({name, mode, r});
+    }
+  }
+  for (const bench::Peer& peer : peers) {
+    all.push_back({peer.name(), DOSA_MODE_BASE, 0, false, &peer});
   }
   return all;
 }
@@ -69,6 +89,11 @@ int run_bench(BenchArgs args) {
     throw Failure("arguments", "no input", "files or --gen");
   }
   if (args.cell.threads == 0) args.cell.threads = EngineArgs().resolved().threads;
+  // What all others are compared with, in speed and in ids.
+  if (!wanted(args, "base") && !wanted(args, "full")) {
+    throw Failure("--modes", fmt::format("{}", fmt::join(args.modes, ",")), "base or full with it");
+  }
+  const std::vector<bench::Peer> peers(args.peers.begin(), args.peers.end());
   const std::int64_t longest =
       args.keys.empty() ? kBenchKeys : *std::ranges::max_element(args.keys);
   const std::unique_ptr<io::OutputFile> json =
@@ -87,8 +112,8 @@ int run_bench(BenchArgs args) {
     if (cells.empty()) fmt::print("{}", bench_head(head));
     for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
       const BenchPart part = cut(input.problem, args.rows, keys);
-      cells.push_back(
-          runner.run(input, part.problem, contenders(args, part.problem.num_heads, with_sgemm)));
+      cells.push_back(runner.run(input, part.problem,
+                                 contenders(args, part.problem.num_heads, with_sgemm, peers)));
       fmt::print("{}", bench_lines(cells.back(), args.cell.cpu_clock));
       std::fflush(stdout);
     }
@@ -116,6 +141,14 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->delimiter(',')
       ->check(CLI::Range(1, static_cast<int>(DOSA_MAX_HEADS)))
       ->type_name("INT,...");
+  command->add_option("--modes", args->modes, "Only these (default: all but screen)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(kModes.begin(), kModes.end())))
+      ->type_name("NAME,...");
+  command
+      ->add_option("--peer", args->peers,
+                   "A shared library to time as well: it has dosa_bench_peer_topk()")
+      ->type_name("NAME=FILE");
   add_integer(*command, "--rows", args->rows, 1, kMostKeys, "Query rows, the last ones");
   add_integer(*command, "-k,--topk", args->topk, 1, DOSA_MAX_TOPK, "Keys to select per query");
   add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
@@ -131,6 +164,8 @@ void add_bench(CLI::App& app, Action& chosen) {
                     "Judge by CPU time: for a machine that others use");
   command->add_flag("--no-sgemm", args->no_sgemm,
                     "Leave out the independent baseline, which needs OpenBLAS");
+  command->add_flag("--memory", args->cell.memory,
+                    "Measure the peak of resident memory of one more call of each");
   command->add_option("--json", args->json, "Write every sample to this file")->type_name("FILE");
   command->callback([args, &chosen] { chosen = [args] { return run_bench(*args); }; });
 }

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench_memory.hpp"
+#include "bench_peer.hpp"
 #include "bench_sgemm.hpp"
 #include "dosa/dosa.hpp"
 #include "failure.hpp"
@@ -22,12 +24,14 @@
 
 namespace dosa::bench {
 
-/// A way of answering: a mode of the engine, or the independent baseline.
+/// A way of answering: a mode of the engine, the independent baseline, or somebody else's library.
 struct Contender {
   std::string name;
   dosa_mode mode = DOSA_MODE_AUTO;
   int heads = 0;       // r; 0: free
   bool sgemm = false;  // DenseSgemm
+  const Peer* peer = nullptr;
+  [[nodiscard]] bool ours() const { return !sgemm && peer == nullptr; }
 };
 
 struct Outcome {
@@ -36,6 +40,9 @@ struct Outcome {
   dosa_stats stats{};
   double retained = 0.0;        // mean r over the rows that were screened
   double screening_rows = 0.0;  // R': r and what the aggregates add
+  double in_common = 1.0;       // share of the first contender's ids that this one returned
+  std::size_t workspace_bytes = 0;
+  std::int64_t peak_bytes = -1;  // resident, beyond what the process held; -1: not measured
   [[nodiscard]] std::vector<double> times(bool cpu) const {
     std::vector<double> seconds;
     for (const Lap& lap : laps) seconds.push_back(cpu ? lap.cpu : lap.wall);
@@ -75,6 +82,7 @@ struct CellOptions {
   double least_seconds = 0.02;  // a repetition calls again until it took this long
   double most_seconds = 60.0;   // after this long, three repetitions are enough
   bool cpu_clock = false;       // which clock decides what is best
+  bool memory = false;          // measure the peak of resident memory of one more call
 };
 
 class CellRunner {
@@ -95,9 +103,13 @@ class CellRunner {
       const Lap first = time_once([&] { call(problem, outcome); });  // warms up, too
       calls.push_back(std::max(1, static_cast<int>(options_.least_seconds / first.wall)));
       if (expected.empty()) expected = ids_;
-      if (expected != ids_) {
-        throw cli::Failure(input.name, "other ids by " + contender.name, "those of base");
+      // Somebody else's arithmetic may be another: how far it agrees is a result, not a failure.
+      if (contender.peer != nullptr) outcome.in_common = ids_in_common(problem, expected, ids_);
+      if (contender.peer == nullptr && expected != ids_) {
+        throw cli::Failure(input.name, "other ids by " + contender.name,
+                           "those of " + contenders.front().name);
       }
+      if (options_.memory) outcome.peak_bytes = peak_of_call(problem, outcome);
       count_rows(problem, outcome);
       cell.outcomes.push_back(std::move(outcome));
     }
@@ -117,7 +129,7 @@ class CellRunner {
     for (std::size_t n = 0; n < count; ++n) {
       const Outcome& outcome = cell.outcomes[n];
       const dosa_mode mode = outcome.contender.mode;
-      if (outcome.contender.sgemm || (mode != DOSA_MODE_BASE && mode != DOSA_MODE_FULL)) continue;
+      if (!outcome.contender.ours() || (mode != DOSA_MODE_BASE && mode != DOSA_MODE_FULL)) continue;
       if (time_of(outcome) < time_of(cell.outcomes[cell.best])) cell.best = n;
     }
     return cell;
@@ -142,9 +154,14 @@ class CellRunner {
       dense_.topk(problem, options_.threads, ids_.data());
       return;
     }
+    if (outcome.contender.peer != nullptr) {
+      outcome.contender.peer->topk(problem, options_.threads, ids_.data());
+      return;
+    }
     const dosa_options options = engine_options(outcome.contender);
     std::size_t bytes = 0;
     check(dosa_workspace_bytes(&problem, &options, &bytes));
+    outcome.workspace_bytes = bytes;
     if (workspace_.size() < bytes) workspace_.resize(bytes);
     rows_.resize(static_cast<std::size_t>(problem.num_queries));
     dosa_output output{};
@@ -155,6 +172,14 @@ class CellRunner {
     outcome.stats.struct_size = sizeof outcome.stats;
     output.stats = &outcome.stats;
     check(dosa_topk(&problem, &options, &output, workspace_.data(), workspace_.size()));
+  }
+
+  /// Of one call that has to make its workspace; inputs and outputs are there already.
+  std::int64_t peak_of_call(const dosa_problem& problem, Outcome& outcome) {
+    std::vector<std::byte>().swap(workspace_);
+    const PeakMemory peak;
+    call(problem, outcome);
+    return peak.grown();
   }
 
   [[nodiscard]] dosa_options engine_options(const Contender& contender) const {
@@ -173,7 +198,7 @@ class CellRunner {
       outcome.retained += row.heads;
       ++screened;
     }
-    if (outcome.contender.sgemm || screened == 0.0) {
+    if (!outcome.contender.ours() || screened == 0.0) {
       outcome.retained = 0.0;
       return;
     }

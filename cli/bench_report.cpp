@@ -22,7 +22,10 @@ ordered_json outcome_json(const Cell& cell, const Outcome& outcome, bool cpu) {
                        {"wall_s", outcome.times(false)},
                        {"cpu_s", outcome.times(true)},
                        {"speedup", median(cell.speedups(outcome, cpu))}};
-  if (!outcome.contender.sgemm) {
+  if (outcome.contender.peer != nullptr) mode["ids_in_common"] = outcome.in_common;
+  if (outcome.peak_bytes >= 0) mode["peak_bytes"] = outcome.peak_bytes;
+  if (outcome.contender.ours()) {
+    mode["workspace_bytes"] = outcome.workspace_bytes;
     mode["visible"] = outcome.stats.visible;
     mode["screened"] = outcome.stats.screened;
     mode["fully_scored"] = outcome.stats.fully_scored;
@@ -104,6 +107,9 @@ std::string bench_lines(const Cell& cell, bool cpu) {
       text +=
           fmt::format(" {:7.3f} {:7.3f}", cell.ceiling(outcome), median(x) / cell.ceiling(outcome));
     }
+    if (outcome.contender.peer != nullptr) {
+      text += fmt::format("  {:.2f}% of the ids in common", 100 * outcome.in_common);
+    }
     text += '\n';
   }
   return text;
@@ -116,6 +122,7 @@ std::string bench_summary(const std::vector<Cell>& cells, bool cpu) {
   for (const Cell& cell : cells) {
     for (const Outcome& outcome : cell.outcomes) {
       const double x = median(cell.speedups(outcome, cpu));
+      if (outcome.contender.peer != nullptr) continue;
       if (outcome.contender.sgemm) {
         of_sgemm.add(1 / x, cell, 0);
       } else if (outcome.contender.mode == DOSA_MODE_AUTO) {

@@ -56,6 +56,57 @@ TEST_F(Bench, MadeInputsKeepTheirNames) {
   EXPECT_EQ(report.at("cells")[1].at("N"), 3000);
 }
 
+TEST_F(Bench, OnlyTheModesAskedFor) {
+  const json report =
+      measure({"--gen", "glm52 --rows 8 --layer 3", "--keys", "3000", "--rows", "4", "-k", "16",
+               "--heads", "7", "--repeat", "2", "--modes", "dosa,full,screen"});
+  const json& modes = report.at("cells")[0].at("modes");
+  ASSERT_EQ(modes.size(), 3U);
+  EXPECT_EQ(modes[0].at("mode"), "full");
+  EXPECT_EQ(modes[1].at("mode"), "screen");
+  EXPECT_EQ(modes[2].at("mode"), "dosa");
+  EXPECT_EQ(modes[1].at("retained"), 7.0);
+  EXPECT_FALSE(modes[0].contains("peak_bytes"));
+}
+
+/// A call touches most of its workspace, and has no other memory that grows with the input.
+TEST_F(Bench, MemoryOfACallIsItsWorkspace) {
+  const json report =
+      measure({"--gen", "glm52 --rows 8 --layer 3", "--keys", "20000", "--rows", "128", "--repeat",
+               "1", "--modes", "base,auto", "--memory", "--threads", "2"});
+  for (const json& mode : report.at("cells")[0].at("modes")) {
+    if (!mode.contains("peak_bytes")) GTEST_SKIP() << "the system does not tell";
+    const double workspace = mode.at("workspace_bytes");
+    const double peak = mode.at("peak_bytes");
+    EXPECT_GT(peak, workspace / 2) << mode;
+    EXPECT_LT(peak, workspace + (8 << 20)) << mode;
+  }
+}
+
+TEST_F(Bench, TimesALibraryOfSomebodyElse) {
+  const std::vector<std::string> arguments = {"--gen",    "glm52 --rows 8 --layer 3",
+                                              "--keys",   "3000",
+                                              "--rows",   "4",
+                                              "-k",       "16",
+                                              "--modes",  "base",
+                                              "--repeat", "2"};
+  std::vector<std::string> with_peer = arguments;
+  with_peer.insert(with_peer.end(), {"--peer", "theirs=" DOSA_TEST_PEER});
+  const json report = measure(with_peer);
+  const json& modes = report.at("cells")[0].at("modes");
+  ASSERT_EQ(modes.size(), 2U);
+  EXPECT_EQ(modes[1].at("mode"), "theirs");
+  EXPECT_EQ(modes[1].at("wall_s").size(), 2U);
+  EXPECT_DOUBLE_EQ(modes[1].at("ids_in_common"), 15.0 / 16);  // the first of 16 is missing
+  EXPECT_FALSE(modes[1].contains("visible"));
+  EXPECT_NE(table_.find("93.75% of the ids in common"), std::string::npos) << table_;
+  with_peer.insert(with_peer.begin(), "bench");
+  with_peer.insert(with_peer.end(), {"--threads", "3"});
+  const Outcome failed = run_command(with_peer);
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_NE(failed.err.find("theirs: found status 7"), std::string::npos) << failed.err;
+}
+
 TEST_F(Bench, Misuse) {
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& found) {
     const Outcome outcome = run_command(arguments);
@@ -68,6 +119,10 @@ TEST_F(Bench, Misuse) {
   refused({"bench", "--gen", "real", "--keys", "0"}, "--keys");
   refused({"bench", "--gen", "fly"}, "--gen: found");
   refused({"bench", file("absent")}, "absent");
+  refused({"bench", "--gen", "real", "--modes", "auto,dosa"}, "--modes: found auto,dosa");
+  refused({"bench", "--gen", "real", "--modes", "fast"}, "--modes");
+  refused({"bench", "--gen", "real", "--peer", "nameless"}, "--peer: found 'nameless'");
+  refused({"bench", "--gen", "real", "--peer", "a=" + file("absent.so")}, "--peer: found");
   EXPECT_EQ(folder_.num_files(), 0U);
 }
 
