@@ -72,7 +72,7 @@ TEST_F(Bench, OnlyTheModesAskedFor) {
 /// A call touches most of its workspace, and has no other memory that grows with the input.
 TEST_F(Bench, MemoryOfACallIsItsWorkspace) {
   const json report =
-      measure({"--gen", "glm52 --rows 8 --layer 3", "--keys", "20000", "--rows", "128", "--repeat",
+      measure({"--gen", "glm52 --rows 8 --layer 3", "--keys", "8192", "--rows", "32", "--repeat",
                "1", "--modes", "base,auto", "--memory", "--threads", "2"});
   for (const json& mode : report.at("cells")[0].at("modes")) {
     if (!mode.contains("peak_bytes")) GTEST_SKIP() << "the system does not tell";
