@@ -59,3 +59,7 @@ def tokens(length: int, batch: int = 2, padding: int = 60) -> dict[str, Any]:
     mask = torch.ones_like(ids)
     mask[-1, :padding] = 0
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def indexers(model: Any) -> list[Any]:
+    return [module for module in model.modules() if type(module).__name__.endswith("Indexer")]

@@ -46,7 +46,7 @@ def test_stepping_aside_is_seen() -> None:
         _guard.step_aside("x", "because")
 
 
-@pytest.mark.parametrize("name", ["transformers"])
+@pytest.mark.parametrize("name", ["transformers", "vllm", "sglang"])
 def test_import_takes_nothing_along(name: str) -> None:
     code = f"""
 import sys, dosa.integrations.{name}

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's sparse attention indexer with DoSA's selection, in prefill.
+
+    from dosa.integrations import vllm
+
+    installed = vllm.install()
+
+In `vllm.model_executor.layers.sparse_attn_indexer`, the code behind the custom operator
+`torch.ops.vllm.sparse_attn_indexer`, the logits of a prefill chunk are no longer computed: the
+selection that follows calls `torch.ops.dosa.topk` with what they would be made of. Everything else,
+insertion into the cache, gathering, metadata, context parallelism and decode, stays vLLM's.
+
+See docs/integrations.md for what was and what was not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dosa.integrations._pending import (
+    Installed,
+    Operands,
+    PendingLogits,
+    cannot,
+    engine_problem,
+    ready,
+    select,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Installed", "apply", "install"]
+
+FIRST, BEYOND = (0, 29), (0, 34)
+MODULE = "vllm.model_executor.layers.sparse_attn_indexer"
+LOGITS = "fp8_fp4_mqa_logits"
+SELECTION = "top_k_per_row_prefill"
+# The order of their leading arguments, which calls rely on; the contract test compares.
+LOGITS_PARAMETERS = ("q", "kv", "weights", "cu_seqlen_ks", "cu_seqlen_ke")
+SELECTION_PARAMETERS = (
+    *("logits", "cu_seqlen_ks", "cu_seqlen_ke", "raw_topk_indices", "num_rows"),
+    *("stride0", "stride1", "topk_tokens"),
+)
+# Other functions that read or change logits, in the releases that have them.
+READERS = ("_select_candidate_blocks", "_apply_candidate_mask")
+MERGE = "_merge_dcp_topk_global"
+
+
+def install(*, enabled: bool = True) -> Installed:
+    """Replace the selection of a vLLM that is importable, in this process.
+
+    Parameters
+    ----------
+    enabled : bool
+        False, or an environment variable ``DOSA_DISABLE`` that lists ``vllm`` or ``all``, leaves
+        vLLM alone.
+
+    Returns
+    -------
+    Installed
+        Counters, and `uninstall`. Where it is not `active` nothing was replaced.
+
+    Warns
+    -----
+    dosa.integrations.IntegrationWarning
+        Another release than 0.29 to 0.33, a name that is not there, or no engine for the GPU in
+        this package.
+    """
+    from importlib import import_module, metadata
+
+    def problem() -> str | None:
+        return engine_problem("cuda") or missing(import_module(MODULE))
+
+    made = ready("vllm", metadata.version("vllm"), FIRST, BEYOND, enabled, problem)
+    if made.problem is None:
+        apply(import_module(MODULE), made)
+    return made
+
+
+def missing(module: Any) -> str | None:
+    """Return that a module lacks a name that `apply` needs, or None."""
+    absent = [name for name in (LOGITS, "ops", MERGE) if not hasattr(module, name)]
+    if not absent and not hasattr(module.ops, SELECTION):
+        absent = [f"ops.{SELECTION}"]
+    return f"{module.__name__}: found no {', '.join(absent)}, expected them" if absent else None
+
+
+def apply(module: Any, made: Installed) -> None:
+    """Replace names in the module of the indexer."""
+    original_logits = getattr(module, LOGITS)
+
+    def logits(
+        q: tuple[Tensor, Tensor | None],
+        kv: tuple[Tensor, Tensor],
+        weights: Tensor,
+        cu_seqlen_ks: Tensor,
+        cu_seqlen_ke: Tensor,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        arguments = (q, kv, weights, cu_seqlen_ks, cu_seqlen_ke, *rest)
+        operands = Operands(q[0], *kv, weights, cu_seqlen_ks, cu_seqlen_ke)
+        reason = cannot(operands, q[1])
+        if reason is not None:
+            made.fallbacks[reason] += 1
+            return original_logits(*arguments, **named)
+        return PendingLogits(operands, lambda: original_logits(*arguments, **named), kv[0].shape[0])
+
+    made.replace(module, LOGITS, logits)
+    made.replace(module, "ops", _Operators(module.ops, made))
+    for name in READERS:
+        if hasattr(module, name):
+            made.replace(module, name, _reading(getattr(module, name)))
+    made.replace(module, MERGE, _merging(getattr(module, MERGE)))
+
+
+class _Operators:
+    """vLLM's operators with another selection for logits that are pending."""
+
+    def __init__(self, operators: Any, made: Installed) -> None:
+        self._operators = operators
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operators, name)
+
+    def top_k_per_row_prefill(
+        self,
+        logits: Any,
+        row_starts: Tensor,
+        row_ends: Tensor,
+        indices: Tensor,
+        num_rows: int,
+        stride0: int,
+        stride1: int,
+        topk: int,
+    ) -> None:
+        """Write min(K, window) ids relative to the start of the window, then -1, into `indices`."""
+        if isinstance(logits, PendingLogits) and not logits.computed:
+            self._made.calls["relative"] += 1
+            indices[:num_rows] = select(logits, topk, index_form="relative")
+            return
+        if isinstance(logits, PendingLogits):
+            self._made.fallbacks["logits that were read before the selection"] += 1
+            logits = logits.tensor()
+            stride0, stride1 = logits.stride()
+        original = self._operators.top_k_per_row_prefill
+        original(logits, row_starts, row_ends, indices, num_rows, stride0, stride1, topk)
+
+
+def _reading(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function that takes logits first have them."""
+
+    def function(logits: Any, *rest: Any, **named: Any) -> Any:
+        given = logits.tensor() if isinstance(logits, PendingLogits) else logits
+        return original(given, *rest, **named)
+
+    return function
+
+
+def _merging(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the merge over ranks have the logits, where there are several ranks."""
+
+    def function(
+        logits: Any,
+        topk_indices: Tensor,
+        topk_tokens: int,
+        dcp_rank: int,
+        dcp_world_size: int,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        if dcp_world_size > 1 and isinstance(logits, PendingLogits):
+            logits = logits.tensor()
+        return original(logits, topk_indices, topk_tokens, dcp_rank, dcp_world_size, *rest, **named)
+
+    return function
