@@ -43,7 +43,7 @@ using Metrics = std::array<double, kNumMetrics>;
 [[nodiscard]] const std::array<const char*, kNumMetrics>& metric_names();
 
 /// The rising threshold during a scan, in kScanSteps steps of equally many keys.
-inline constexpr std::size_t kScanSteps = 32;
+inline constexpr std::size_t kScanSteps = 16;
 struct Trajectory {
   std::array<double, kScanSteps> deficit{};  // true K-th score - threshold, standard deviations
   std::array<double, kScanSteps> scored{};   // share of the step's keys that are fully scored
