@@ -20,7 +20,6 @@
 namespace dosa::cli {
 namespace {
 
-constexpr std::int64_t kRecentKeys = 2048;  // of the pool: the keys most recent at its row
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 using Ids = std::vector<std::int32_t>;
@@ -296,8 +295,8 @@ void Replay::add_pools(const std::vector<std::int64_t>& rows, int threads) {
     }
     std::sort(pool.winners.begin(), pool.winners.end());
     pool.all = pool.winners;
-    for (std::int64_t id = std::max(window.begin, window.end - kRecentKeys); id < window.end;
-         ++id) {
+    const std::int64_t recent = input_.problem.topk;
+    for (std::int64_t id = std::max(window.begin, window.end - recent); id < window.end; ++id) {
       pool.all.push_back(static_cast<std::int32_t>(id));
     }
     found[static_cast<std::size_t>(n)] = std::move(pool);

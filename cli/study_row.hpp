@@ -2,7 +2,7 @@
 // Replays single rows with chosen certificates, seeds and thresholds, key by key.
 //
 // Read as the paper's component study (docs/study.md): every row starts from one shared pool, the
-// winners of an earlier row and the keys most recent at it. The fixed threshold is the row's K-th
+// winners of an earlier row and the K keys most recent at it. The fixed threshold is the row's K-th
 // best score over that pool; the rising one starts there and follows the engine's order of tiles
 // and its records. Certificates, bounds and scores are the engine's own.
 #pragma once

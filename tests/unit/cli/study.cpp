@@ -22,7 +22,7 @@ using Vector = std::vector<double>;
 
 const std::string kReal = std::string(DOSA_TEST_DATA) + "/code_small.safetensors";
 constexpr std::size_t kHeads = 32, kDim = 128;
-constexpr std::int64_t kTopK = 256, kRecent = 2048;
+constexpr std::int64_t kTopK = 256;
 
 double e4m3(std::uint8_t code) {
   const int exponent = code >> 3 & 15;
@@ -238,7 +238,7 @@ void expect_study(const Json& input, const std::string& path, double guard) {
   const PlainRow pool_row(trace, 0);
   std::vector<std::size_t> pool = pool_row.best(first_ids(0, pool_row.scores.size()));
   const std::vector<std::size_t> recent =
-      first_ids(pool_row.scores.size() - kRecent, pool_row.scores.size());
+      first_ids(pool_row.scores.size() - kTopK, pool_row.scores.size());
   pool.insert(pool.end(), recent.begin(), recent.end());
   std::sort(pool.begin(), pool.end());
   pool.erase(std::unique(pool.begin(), pool.end()), pool.end());
