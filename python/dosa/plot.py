@@ -39,7 +39,7 @@ COMPONENTS = (
     ("defaults", "scored_rising", "defaults, rising threshold", BLUE),
 )
 PANELS_PER_ROW = 2
-STYLE = {
+STYLE: Any = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.spines.right": False,
@@ -182,9 +182,9 @@ def draw_by_heads(groups: Sequence[Group]) -> Figure | None:
     lines: list[tuple[Group, list[int]]] = []
     for group in groups:
         cases = group.inputs[0]["cases"]
-        widths = {case["options"]["heads"] for case in cases if case["facet"] == "retained"}
-        if widths:
-            lines.append((group, sorted(widths)))
+        heads = [case["options"]["heads"] for case in cases if case["facet"] == "retained"]
+        if heads:
+            lines.append((group, sorted(set(heads))))
     if not lines:
         return None
     title = "More retained heads, fewer full scores (lower is better, but every head costs time)"
