@@ -16,6 +16,7 @@ constexpr int kRocmHost = 11;
 constexpr int kInt = 0;
 constexpr int kUInt = 1;
 constexpr int kFloat = 2;
+constexpr int kBfloat = 4;
 constexpr int kE4m3fn = 10;
 
 std::string device_name(int type) {
@@ -58,6 +59,10 @@ bool has_type(const Array& array, Element element) {
       return array.type_bits == 32 && array.type_code == kFloat;
     case Element::kInt32:
       return array.type_bits == 32 && array.type_code == kInt;
+    case Element::kInt64:
+      return array.type_bits == 64 && array.type_code == kInt;
+    case Element::kBfloat16:
+      return array.type_bits == 16 && (array.type_code == kBfloat || array.type_code == kUInt);
   }
   return false;
 }
@@ -70,6 +75,10 @@ const char* expected_type(Element element) {
       return "float32";
     case Element::kInt32:
       return "int32";
+    case Element::kInt64:
+      return "int64";
+    case Element::kBfloat16:
+      return "bfloat16, or uint16 holding its bits";
   }
   return "";
 }

@@ -34,7 +34,7 @@ struct Array {
   int device_type = 1;  // DLDeviceType; 1 is the host
 };
 
-enum class Element { kCode, kFloat32, kInt32 };
+enum class Element { kCode, kFloat32, kInt32, kInt64, kBfloat16 };
 
 /// Refuses anything but an aligned host array of `element`, of the rank of `letters` ("Q", "H",
 /// "D"); where extents[i] >= 0 the extent has to be that, else it is set to what was found.

@@ -103,5 +103,6 @@ NB_MODULE(_core, module) {
   module.def("simd_target", &dosa_simd_target);
   bind_options(module);
   bind_calls(module);
+  bind_decode(module);
   bind_files(module);
 }

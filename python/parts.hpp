@@ -30,6 +30,7 @@ struct Options {
 
 /// Each adds a part of dosa._core.
 void bind_calls(nanobind::module_& module);
+void bind_decode(nanobind::module_& module);
 void bind_files(nanobind::module_& module);
 
 }  // namespace dosa::python

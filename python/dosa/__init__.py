@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dosa._core import simd_target
 from dosa._core import version as _version
+from dosa._decode import Witnesses, paged_gather, paged_insert, paged_topk
 from dosa._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -54,10 +55,14 @@ __all__ = [
     "Trace",
     "UnsupportedError",
     "Verification",
+    "Witnesses",
     "__version__",
     "explain",
     "load",
     "load_tensors",
+    "paged_gather",
+    "paged_insert",
+    "paged_topk",
     "save",
     "scores",
     "simd_target",

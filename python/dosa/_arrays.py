@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-Element = Literal["code", "float32", "int32"]
+Element = Literal["code", "float32", "int32", "int64", "bfloat16"]
 
 # DLDeviceType of DLPack; memory of a device's runtime on the host is host memory.
 _HOST = (1, 3, 11)
 _DEVICES = {2: "a CUDA device", 10: "a ROCm device", 13: "CUDA managed memory"}
 
-_EXPECTED = {"code": "float8_e4m3fn, or uint8 holding its codes"}
+_EXPECTED = {
+    "code": "float8_e4m3fn, or uint8 holding its codes",
+    "bfloat16": "bfloat16, or uint16 holding its bits",
+}
+_BITS = {"code": "uint8", "bfloat16": "uint16"}  # where NumPy has no such type
 
 
 @runtime_checkable
@@ -87,7 +91,7 @@ def _of_tensor(name: str, tensor: Tensor, element: Element) -> object:
         raise ArgumentError.of(name, "a tensor that requires grad", f"{name}.detach()")
     if tensor.is_neg():
         raise ArgumentError.of(name, "a lazily negated view", f"{name}.resolve_neg()")
-    expected = {"float32": torch.float32, "int32": torch.int32}.get(element, torch.uint8)
+    expected = torch.uint8 if element == "code" else getattr(torch, element)
     if element == "code" and tensor.dtype == torch.float8_e4m3fn:
         tensor = tensor.view(torch.uint8)  # not every version exports float8
     if tensor.dtype != expected:
@@ -114,9 +118,9 @@ def _of_ndarray(name: str, array: np.ndarray[Any, Any], element: Element) -> obj
 
     if isinstance(array, np.ma.MaskedArray):
         raise ArgumentTypeError.of(name, "a masked array", "a plain array")
-    if element == "code" and array.dtype.name == "float8_e4m3fn":
-        array = array.view(np.uint8)
-    if array.dtype != (np.uint8 if element == "code" else np.dtype(element)):
+    if array.dtype.name == {"code": "float8_e4m3fn"}.get(element, element) and element in _BITS:
+        array = array.view(_BITS[element])
+    if array.dtype != np.dtype(_BITS.get(element, element)):
         raise _wrong_dtype(name, array.dtype, element)
     if any(stride % array.itemsize for stride in array.strides):
         expected = f"multiples of the item size {array.itemsize}"
@@ -137,3 +141,14 @@ def _of_jax(name: str, array: Any) -> object:
         found = f"a JAX array on {len(array.devices())} device(s) of {', '.join(platforms)}"
         raise ArgumentError.of(name, found, "one on a single cpu device")
     return np.asarray(array)
+
+
+def empty(shape: tuple[int, ...], dtype: str, like: Any) -> Any:
+    """Return an uninitialised array of the library of `like`: torch, or NumPy where it is None."""
+    if like is not None:
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, dtype))
+    import numpy as np
+
+    return np.empty(shape, dtype)

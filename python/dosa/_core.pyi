@@ -56,6 +56,31 @@ class Workspace:
     def bytes(self) -> int: ...
     def clear(self) -> None: ...
 
+class ReadCache:
+    def __init__(self, kv_cache: object, page_size: int, head_dim: int) -> None: ...
+
+class WrittenCache:
+    def __init__(self, kv_cache: object, page_size: int, head_dim: int) -> None: ...
+
+class PagedProblem:
+    def __init__(
+        self,
+        q: object,
+        cache: ReadCache,
+        weights: object,
+        context_lens: object,
+        block_table: object,
+        index_offset: object,
+        slot_table: object,
+        states: object,
+        witness_index: object,
+        topk: int,
+        slot_page_size: int,
+        max_context: int,
+    ) -> None: ...
+    @property
+    def num_rows(self) -> int: ...
+
 class File:
     @property
     def metadata(self) -> dict[str, str]: ...
@@ -89,6 +114,28 @@ def bounds(
 def verify(
     problem: Problem, options: Options, progress: Callable[[int, int], object] | None
 ) -> tuple[str, dict[str, Any], dict[str, Any]]: ...
+def paged_topk(
+    problem: PagedProblem,
+    options: Options,
+    workspace: Workspace,
+    indices: object,
+    scores: object,
+    rows: object,
+) -> dict[str, Any]: ...
+def paged_gather(
+    cache: ReadCache,
+    block_table: object,
+    cu_seq_lens: object,
+    k: object,
+    k_scale: object,
+    num_keys: int,
+    threads: int,
+) -> None: ...
+def paged_insert(
+    cache: WrittenCache, k: object, slot_mapping: object, scale_format: int, threads: int
+) -> None: ...
+def witness_bytes(topk: int) -> int: ...
+def witness_set(state: object, topk: int, ids: object) -> None: ...
 def open_file(path: str) -> File: ...
 def open_trace(path: str) -> Trace: ...
 def write_file(

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from dosa import _core
-from dosa._arrays import SupportsDLPack, is_tensor, view
+from dosa._arrays import SupportsDLPack, empty, is_tensor, view
+from dosa._decode import StepOptions, run_step
 from dosa._errors import ArgumentError, CertificateError
 from dosa._options import Options, int32, parse
 from dosa._results import ROW_FIELDS, Stats, TopK
@@ -163,14 +164,33 @@ class Indexer:
             raise ArgumentError.of("topk", str(topk), f"1 to {MAX_TOPK}")
         shape = (problem.num_queries, topk)
         like = q if is_tensor(q) else None
-        indices = _empty(shape, "int32", like)
-        values = _empty(shape, "float32", like) if scores else None
-        raw = _empty((problem.num_queries, _core.ROW_STATS_BYTES), "uint8", None)
+        indices = empty(shape, "int32", like)
+        values = empty(shape, "float32", like) if scores else None
+        raw = empty((problem.num_queries, _core.ROW_STATS_BYTES), "uint8", None)
         stats = _core.topk(
             problem, self._options, self._workspace, indices, values, raw, self._progress
         )
         rows = raw.view(list(ROW_FIELDS)).reshape(-1)
         return TopK(indices, values, Stats(**stats), rows)
+
+    def paged_topk(
+        self,
+        q: SupportsDLPack,
+        kv_cache: SupportsDLPack,
+        weights: SupportsDLPack,
+        context_lens: SupportsDLPack,
+        block_table: SupportsDLPack,
+        topk: int = 2048,
+        **step: Unpack[StepOptions],
+    ) -> TopK[Any]:
+        """Return the K best tokens of every query of a decode step, as `dosa.paged_topk` does."""
+        return run_step(
+            self._options,
+            self._workspace,
+            (q, kv_cache, weights, context_lens, block_table),
+            topk,
+            step,
+        )
 
     def scores(
         self,
@@ -190,7 +210,7 @@ class Indexer:
         if not 0 <= begin <= end <= problem.num_queries:
             expected = f"a part of [0, {problem.num_queries})"
             raise ArgumentError.of("rows", f"[{begin}, {end})", expected)
-        out = _empty((end - begin, problem.num_keys), "float32", q if is_tensor(q) else None)
+        out = empty((end - begin, problem.num_keys), "float32", q if is_tensor(q) else None)
         _core.scores(problem, self._options, self._workspace, begin, end, out)
         return out
 
@@ -232,17 +252,6 @@ class Indexer:
         from dosa._reports import Certificate
 
         problem = _problem(q, k, k_scale, weights, k_start, k_end, topk)
-        bounds = _empty((problem.num_keys,), "float32", None)
+        bounds = empty((problem.num_keys,), "float32", None)
         found = _core.bounds(problem, self._options, self._workspace, int32("row", row), bounds)
         return Certificate(**found, bounds=bounds)
-
-
-def _empty(shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-    """Return an uninitialised array of the library of `like`: torch, or NumPy where it is None."""
-    if like is not None:
-        import torch
-
-        return torch.empty(shape, dtype=getattr(torch, dtype))
-    import numpy as np
-
-    return np.empty(shape, dtype)
