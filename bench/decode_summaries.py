@@ -2,6 +2,7 @@
 """How many pages of a key cache could a decode step leave unread? docs/measurements.md, Decode.
 
     python bench/decode_summaries.py TRACE.safetensors... --rows 16 --kept 2048 256 32
+    python bench/decode_summaries.py TRACE.safetensors... --kept 32 --blocks 8 4 2
 
 A page (or a block of 16 or 32 tokens) may be skipped where a bound on the scores of all its keys,
 made from a summary of the page alone, lies below the K-th score of the row. The K-th score is the
@@ -25,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 
-BLOCKS = (64, 32, 16)
 BOUNDS = ("ball", "box", "both", "ideal")
 
 
@@ -127,19 +127,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", nargs="+", type=Path)
     parser.add_argument("--rows", type=int, default=16, help="query rows, spread over the trace")
+    parser.add_argument("--blocks", type=int, nargs="+", default=[64, 32, 16], help="tokens")
     parser.add_argument("--kept", type=int, nargs="+", default=[2048, 256, 32])
     arguments = parser.parse_args()
     print(f"{'trace':24} {'N':>8} {'H':>3} {'K':>5} {'block':>5} ", *(f"{b:>7}" for b in BOUNDS))
     for path in arguments.traces:
         q, k, weights, ends = read(path)
-        summaries = {size: summarise(k, size) for size in BLOCKS}
+        summaries = {size: summarise(k, size) for size in arguments.blocks}
         rows = np.unique(np.linspace(0, len(q) - 1, arguments.rows).astype(int))
         for kept in arguments.kept:
             found = []
             for row in rows:
                 scores = np.maximum(k[: ends[row]] @ q[row].T, 0) @ weights[row]
                 found.append(shares(q[row], weights[row], scores, kept, summaries))
-            for size in BLOCKS:
+            for size in arguments.blocks:
                 mean = (np.mean([f[size, name] for f in found]) for name in BOUNDS)
                 head = f"{path.stem[:24]:24} {len(k):8} {q.shape[1]:3} {kept:5} {size:5} "
                 print(head, *(f"{100 * m:6.2f}%" for m in mean))

@@ -96,6 +96,7 @@ class PagedProblem : private Inputs {
     problem_.topk = narrow("topk", topk);
     problem_.max_context = max_context;
     read_lengths(context_lens, batch, next_n);
+    problem_.block_table_blocks = -1;  // any
     problem_.block_table =
         read<std::int32_t, 2>("block_table", block_table, Element::kInt32, {"B", "blocks"},
                               {&batch, &problem_.block_table_blocks}, problem_.block_table_stride);
@@ -104,6 +105,7 @@ class PagedProblem : private Inputs {
                                                     {"B * next_n"}, {&rows}, dense);
     }
     if (!slot_table.is_none()) {
+      problem_.slot_table_pages = -1;
       problem_.slot_table =
           read<std::int32_t, 2>("slot_table", slot_table, Element::kInt32, {"B", "pages"},
                                 {&batch, &problem_.slot_table_pages}, problem_.slot_table_stride);
@@ -201,6 +203,7 @@ void paged_gather(const ReadCache& cache, nb::handle block_table, nb::handle cu_
   problem.struct_size = sizeof problem;
   problem.cache = &cache.get();
   std::int64_t batch = -1;
+  problem.block_table_blocks = -1;  // any
   problem.block_table = inputs.read<std::int32_t, 2>(
       "block_table", block_table, Element::kInt32, {"B", "blocks"},
       {&batch, &problem.block_table_blocks}, problem.block_table_stride);

@@ -347,11 +347,11 @@ def _page_size(kv_cache: object, given: int | None) -> int:
     """Return what was given, or what the shape of the cache says."""
     if given is not None:
         return int32("page_size", given)
-    shape = getattr(kv_cache, "shape", ())
+    shape: Any = getattr(kv_cache, "shape", ())
     return int(shape[1]) if len(shape) in (3, 4) else _PAGE_SIZE
 
 
 def _last_extent(array: object) -> int:
     """Return D; the extension refuses what has none."""
-    shape = getattr(array, "shape", ())
+    shape: Any = getattr(array, "shape", ())
     return int(shape[-1]) if len(shape) > 0 else 0

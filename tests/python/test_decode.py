@@ -7,12 +7,12 @@ import doctest
 from typing import Any
 
 import numpy as np
-import oracle
 import pytest
 from numpy.typing import NDArray
 
 import dosa
 import dosa._decode
+import oracle
 
 Array = NDArray[Any]
 DIM = 16
@@ -247,10 +247,10 @@ def test_misuse_of_caches() -> None:
     with pytest.raises(dosa.ArgumentError, match="scale_format"):
         dosa.paged_insert(cache, keys, np.array([1]), scale_format="e5m2")
     cache.flags.writeable = False
-    with pytest.raises(dosa.ArgumentTypeError, match="kv_cache: .*writable"):
+    with pytest.raises(dosa.ArgumentTypeError, match=r"kv_cache: .*writable"):
         dosa.paged_insert(cache, keys, np.array([1]))
+    table = np.zeros((1, 2), np.int32)
     with pytest.raises(dosa.ArgumentError, match="cu_seq_lens"):
-        table = np.zeros((1, 2), np.int32)
         dosa.paged_gather(cache, table, np.array([1, 5], np.int32), head_dim=DIM)
 
 
