@@ -215,7 +215,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("topk", {"topk": 0}, "0"),
     ("page_size", {"page_size": 8}, "8"),
     ("witnesses", {"witnesses": np.zeros((2, 100), np.uint8)}, "ndarray"),
-    ("witnesses", {"witnesses": dosa.Witnesses(5, 2)}, "K = 5"),
+    ("witnesses", {"witnesses": dosa.Witnesses(5, 2)}, "those of K = 5"),
     ("options", {"colour": 1}, "'colour'"),
     ("options", {"heads": 1}, "'heads'"),
     ("mode", {"mode": "dosa"}, "4"),
