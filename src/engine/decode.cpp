@@ -16,7 +16,7 @@ namespace {
 // A request is shared where it is more than this part of a thread's even share of the call's tokens
 // and long enough for a dozen barriers, of microseconds each, not to matter.
 constexpr std::int64_t kSharesPerThread = 4;
-constexpr std::int64_t kLeastShared = 8192;
+constexpr std::int64_t kLeastShared = 16384;
 // Tiles of the first round of a shared request; each round doubles what has been seen.
 constexpr std::int64_t kFirstTiles = 64;
 
@@ -91,11 +91,29 @@ void run_alone(DecodeWorker* worker, std::int64_t b, const dosa_output& output) 
   worker->finish(output);
 }
 
-std::int64_t all_tokens(const dosa_paged_problem& problem) {
-  std::int64_t tokens = 0;
-  for (std::int64_t b = 0; b < problem.batch; ++b) tokens += longest_context(problem, b);
-  return tokens;
-}
+/// Which requests of a call the threads share.
+class Sharing {
+ public:
+  Sharing(const dosa_paged_problem& problem, int threads) : problem_(problem), threads_(threads) {
+    for (std::int64_t b = 0; b < problem.batch; ++b) tokens_ += longest_context(problem, b);
+    for (std::int64_t b = 0; b < problem.batch && !any_; ++b) any_ = shares(b);
+  }
+  [[nodiscard]] bool shares(std::int64_t b) const {
+    const std::int64_t length = longest_context(problem_, b);
+    return threads_ > 1 && length >= kLeastShared && length * kSharesPerThread * threads_ > tokens_;
+  }
+  /// Threads that have something to do.
+  [[nodiscard]] int useful_threads() const {
+    const std::int64_t requests = std::max<std::int64_t>(1, problem_.batch);
+    return any_ ? threads_ : static_cast<int>(std::min<std::int64_t>(threads_, requests));
+  }
+
+ private:
+  const dosa_paged_problem& problem_;
+  int threads_;
+  std::int64_t tokens_ = 0;
+  bool any_ = false;
+};
 
 }  // namespace
 
@@ -125,24 +143,19 @@ void paged_topk(const dosa_paged_problem& problem, const dosa_options& options,
   team.place(shared, threads);
   std::fill(team.workers, team.workers + threads, nullptr);
   new (team.barrier) Barrier();
-  const std::int64_t tokens = all_tokens(problem);
-#pragma omp parallel num_threads(threads)
+  const Sharing sharing(problem, threads);
+#pragma omp parallel num_threads(sharing.useful_threads())
   {
     const FloatEnvironment environment;
     const Share share{team_member(), team_size()};
     team.workers[share.member] =
         make_worker(base + each * static_cast<std::size_t>(share.member), problem, options);
-    const auto is_shared = [&](std::int64_t b) {
-      const std::int64_t length = longest_context(problem, b);
-      return share.members > 1 && length >= kLeastShared &&
-             length * kSharesPerThread * share.members > tokens;
-    };
     for (std::int64_t b = 0; b < problem.batch; ++b) {
-      if (is_shared(b)) run_shared(team, b, share, output);
+      if (sharing.shares(b)) run_shared(team, b, share, output);
     }
 #pragma omp for schedule(dynamic, 1) nowait
     for (std::int64_t b = 0; b < problem.batch; ++b) {
-      if (!is_shared(b)) run_alone(team.workers[share.member], b, output);
+      if (!sharing.shares(b)) run_alone(team.workers[share.member], b, output);
     }
   }
   if (output.stats == nullptr) return;

@@ -116,8 +116,8 @@ TEST(Witnesses, ASequenceGrowsIsTakenBackAndMoves) {
 }
 
 TEST(Witnesses, AnyContentsGiveTheSameAnswer) {
-  Step step({sequence(2, 9000), sequence(2, 400, 1), sequence(2, 30, 2)}, {});
-  step.lengths = {8999, 9000, 250, -1, 30, 30};
+  Step step({sequence(2, 17000), sequence(2, 400, 1), sequence(2, 30, 2)}, {});
+  step.lengths = {16999, 17000, 250, -1, 30, 30};
   step.give_witnesses(3);
   const std::string expected = plain(step, make_options());
   Random random(11);
@@ -127,9 +127,9 @@ TEST(Witnesses, AnyContentsGiveTheSameAnswer) {
       {"all bits", [](std::size_t) { return 0xffffffffU; }},
       {"one id", [](std::size_t) { return 77U; }},
       {"random bits", [&](std::size_t) { return static_cast<std::uint32_t>(random.next()); }},
-      {"random ids", [&](std::size_t) { return static_cast<std::uint32_t>(random.below(9000)); }},
-      {"descending", [](std::size_t n) { return static_cast<std::uint32_t>(9100 - n); }},
-      {"out of range", [](std::size_t n) { return static_cast<std::uint32_t>(8990 + n); }},
+      {"random ids", [&](std::size_t) { return static_cast<std::uint32_t>(random.below(17000)); }},
+      {"descending", [](std::size_t n) { return static_cast<std::uint32_t>(17100 - n); }},
+      {"out of range", [](std::size_t n) { return static_cast<std::uint32_t>(16990 + n); }},
       {"negative",
        [](std::size_t n) { return static_cast<std::uint32_t>(-5 - static_cast<int>(n)); }},
       {"all but the best",
@@ -149,7 +149,7 @@ TEST(Witnesses, AnyContentsGiveTheSameAnswer) {
 }
 
 TEST(Witnesses, StatesOfOthersAndNone) {
-  Step step({sequence(1, 9000), sequence(1, 8000, 1), sequence(1, 9000, 2)}, {});
+  Step step({sequence(1, 17000), sequence(1, 8000, 1), sequence(1, 18000, 2)}, {});
   step.give_witnesses(2);
   const std::string expected = plain(step, make_options());
   const std::vector<std::vector<std::int32_t>> indices = {
@@ -190,7 +190,7 @@ TEST(Witnesses, AStateCanBeSet) {
 
 // A tie at the threshold that the witnesses prove: the lower id, which is none of them, still wins.
 TEST(Witnesses, TiesWithTheThresholdSurvive) {
-  std::vector<float> values(9000, 1.0F);
+  std::vector<float> values(17000, 1.0F);
   for (std::size_t i = 0; i < 30; ++i) values[8000 + i] = 2.0F;
   Step step({dial(values, 1, 100)}, {});
   step.give_witnesses(1);
