@@ -113,7 +113,7 @@ typedef enum dosa_statistics {
 } dosa_statistics;
 
 /* Called with the number of finished rows, from one thread of the call at a time, rows_done not
- * decreasing; with the default floating-point environment. It must not throw. */
+ * decreasing; with the default floating-point environment. It must not throw; it cannot cancel. */
 typedef void (*dosa_progress_fn)(void* user, int64_t rows_done, int64_t rows_total);
 
 typedef struct dosa_options {
@@ -153,7 +153,7 @@ typedef struct dosa_problem {
   int64_t q_stride;            /* elements between rows, >= H * D */
   const uint8_t* k;            /* [N, D] e4m3fn codes */
   int64_t k_stride;            /* elements between keys, >= D */
-  const float* k_scale;        /* [N] */
+  const float* k_scale;        /* [N]; NaN makes NaN scores, and +-Inf does for most keys */
   const float* weights;        /* [Q, H]; query scale, D^-1/2 and H^-1/2 folded in by the caller */
   int64_t weights_stride;      /* elements between rows, >= H */
   const int32_t* k_start;      /* [Q]; null: 0 */

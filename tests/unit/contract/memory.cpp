@@ -3,6 +3,7 @@
 // Nothing past the shapes is read or written: every array ends at a page that may not be touched,
 // or begins behind one.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "fenced.hpp"
 #include "oracle/generate.hpp"
@@ -114,6 +115,46 @@ TEST(ContractMemory, WorkspaceStaysUnderItsLimit) {
       }
     }
   }
+}
+
+/// Bytes of the heap in use, as far as the C library counts them; 0 where a sanitizer replaces it.
+std::size_t heap_bytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
+
+// 256 calls, each with more keys and rows than the one before, on one workspace: nothing is kept.
+TEST(ContractMemory, GrowingCallsLeaveNothingBehind) {
+  constexpr std::int64_t kCalls = 256;
+  Recipe recipe;
+  recipe.kind = Kind::kInt;
+  recipe.weights = Weights::kMostlyNegative;
+  recipe.num_queries = 24;
+  recipe.num_heads = 4;
+  recipe.num_keys = static_cast<int>(4000 + 16 * kCalls);
+  recipe.topk = 40;
+  const Problem p = make_problem(recipe);
+  Arguments arguments(p, {});
+  dosa_problem& problem = arguments.get();
+  dosa_options options = make_options();
+  options.threads = 2;
+  std::size_t most = 0;
+  ASSERT_EQ(dosa_workspace_bytes(&problem, &options, &most), DOSA_OK);
+  std::vector<std::uint8_t> workspace(most);
+  std::vector<std::int32_t> ids(24 * 40);
+  dosa_output output{};
+  output.struct_size = sizeof output;
+  output.indices = ids.data();
+  output.indices_stride = 40;
+  std::size_t before = 0;
+  for (std::int64_t call = 0; call <= kCalls; ++call) {
+    problem.num_keys = 4000 + 16 * call;
+    problem.num_queries = 1 + call * 23 / kCalls;
+    std::size_t bytes = 0;
+    ASSERT_EQ(dosa_workspace_bytes(&problem, &options, &bytes), DOSA_OK);
+    ASSERT_LE(bytes, most);
+    ASSERT_EQ(dosa_topk(&problem, &options, &output, workspace.data(), bytes), DOSA_OK);
+    if (call == kCalls / 4)
+      before = heap_bytes();  // until then the runtime has started its threads
+  }
+  EXPECT_EQ(heap_bytes(), before);
 }
 
 TEST(ContractMemory, LimitTooSmallForTheShape) {

@@ -60,10 +60,10 @@ TEST(IntegerDots, ProductsNear2To31) {
   expect_scores(one_row(heads, weights, keys, 0.5F));
 }
 
-// 0.25 is half a unit of the coarsest grid of keys (2^-1): its low part is +-128 of 2^-9.
+// 0.125 is half a unit of the coarsest grid of keys (2^-2): its low part is +-64 of 2^-9.
 TEST(IntegerDots, LowPartsOfHalfAUnit) {
   std::vector<std::vector<std::uint8_t>> vectors;
-  for (const double small : {0.0, 0x1p-9, 3 * 0x1p-9, 0.25, 0.234375, 0.28125}) {
+  for (const double small : {0.0, 0x1p-9, 3 * 0x1p-9, 0.125, 0.1171875, 0.140625, 0.25}) {
     for (const double big : {16.0, 64.0, 256.0, 448.0}) {
       for (const int m : {1, 2, 65, 100, 127}) {
         std::map<int, double> values;

@@ -112,22 +112,23 @@ Report call_apart(const io::TraceData& data, const dosa_options& options) {
 }
 
 /// Keys whose score is their scale, told apart by one head: the cheapest input of this size.
-io::TraceData cheap_data() {
+io::TraceData cheap_data(std::int64_t queries = kQueries, std::int64_t keys = kKeys) {
   io::ExactShape shape;
-  shape.num_queries = kQueries;
-  shape.num_keys = kKeys;
-  const std::vector<float> values = io::make_dial_values("band:1:2", kKeys, 1);
+  shape.num_queries = queries;
+  shape.num_keys = keys;
+  const std::vector<float> values = io::make_dial_values("band:1:2", keys, 1);
   return io::make_dial(shape, values, 1.0F);
 }
 
-void expect_peak_below(const io::TraceData& data, std::int64_t limit_mib, std::int64_t peak_mib) {
+void expect_peak_below(const io::TraceData& data, std::int64_t limit_mib, std::int64_t peak_mib,
+                       int threads = 2) {
 #ifdef DOSA_SANITIZED
   GTEST_SKIP() << "a sanitizer's own memory cannot be told apart";
 #endif
   if (status_bytes("VmHWM") < 0) GTEST_SKIP() << "the system does not report peak memory";
   dosa_options options;
   ASSERT_EQ(dosa_options_init(&options, sizeof options), DOSA_OK);
-  options.threads = 2;
+  options.threads = threads;
   if (limit_mib > 0) options.workspace_limit = static_cast<std::uint64_t>(limit_mib * kMib);
   const Report report = call_apart(data, options);
   ASSERT_EQ(report.status, DOSA_OK);
@@ -142,6 +143,10 @@ void expect_peak_below(const io::TraceData& data, std::int64_t limit_mib, std::i
 TEST(PeakMemory, DefaultLimit) { expect_peak_below(cheap_data(), 0, 256); }
 TEST(PeakMemory, Limit16Mib) { expect_peak_below(cheap_data(), 16, 16); }
 TEST(PeakMemory, Limit64Mib) { expect_peak_below(cheap_data(), 64, 64); }
+// Stacks are no part of the workspace: beyond its limit, each thread may touch a quarter of a MiB.
+TEST(PeakMemory, SixteenThreadsWithTheirStacks) {
+  expect_peak_below(cheap_data(kQueries / 2, kKeys / 8), 16, 16 + 4, 16);
+}
 
 /// The same on a workload that takes every path: minutes, hence only where asked for.
 TEST(PeakMemory, ModelledWorkload) {
