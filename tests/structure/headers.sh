@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # headers.sh ROOT CC CXX: fails where a header does not compile alone. Public C headers are compiled
 # as C99 too; a header that is included once per instruction set (*-inl.hpp) after Highway's own; a
-# header that a .cu file of the same name implements by nvcc, where there is one.
+# header that includes CUDA's, or that a .cu file of the same name implements, by nvcc, where there
+# is one.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/files.sh"
@@ -17,11 +18,11 @@ compile_alone() {
   # Only the build of the Python package has nanobind.
   if grep -q '^#include <nanobind/' "$header"; then return 0; fi
   local flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -Iinclude -Isrc -Icli -Itests)
-  if [ -e "${header%.hpp}.cu" ]; then
+  if [ -e "${header%.hpp}.cu" ] || grep -q '^#include <cuda' "$header"; then
     command -v nvcc >/dev/null || return 0
     local unit=$scratch/${header//\//_}
     echo "$source" >"$unit.cu"
-    nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Iinclude -Isrc -c -o "$unit.o" \
+    nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Iinclude -Isrc -Itests -c -o "$unit.o" \
       "$unit.cu" && return 0
     echo "$header does not compile alone with nvcc"
     return 1
