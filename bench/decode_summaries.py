@@ -3,6 +3,7 @@
 
     python bench/decode_summaries.py TRACE.safetensors... --rows 16 --kept 2048 256 32
     python bench/decode_summaries.py TRACE.safetensors... --kept 32 --blocks 8 4 2
+    python bench/decode_summaries.py TRACE.safetensors... --witnesses 1 1.125 1.25 1.5 2 --rows 24
 
 A page (or a block of 16 or 32 tokens) may be skipped where a bound on the scores of all its keys,
 made from a summary of the page alone, lies below the K-th score of the row. The K-th score is the
@@ -122,6 +123,37 @@ def summarise(k, size):
     return (*best, low, high)
 
 
+def print_witnesses(path, kept, capacities, steps):
+    """Print how many keys reach the K-th best of what the step before left in a state.
+
+    The last rows are steps. A state holds a step's winners and the best of its other witnesses.
+    """
+    q, k, weights, ends = read(path)
+    k = k.astype(np.float32)
+    rows = range(len(q) - steps, len(q))
+    everything = [
+        np.maximum(k[: ends[r]] @ q[r].astype(np.float32).T, 0) @ weights[r].astype(np.float32)
+        for r in rows
+    ]
+    for capacity in capacities:
+        size = int(capacity * kept)
+        known = np.argsort(-everything[0], kind="stable")[:size]
+        surplus, fresh = [], []
+        for scores in everything[1:]:
+            threshold = np.partition(scores[known], -kept)[-kept]
+            surplus.append(int((scores >= threshold).sum()) - kept)
+            winners = np.argsort(-scores, kind="stable")[:kept]
+            fresh.append(len(np.setdiff1d(winners, known)))
+            others = np.setdiff1d(known, winners)
+            others = others[np.argsort(-scores[others], kind="stable")[: size - kept]]
+            known = np.concatenate([winners, others])
+        print(
+            f"{path.stem[:24]:24} {len(k):8} {q.shape[1]:3} {kept:5} {capacity:6.3f} K  "
+            f"beyond the winners: median {np.median(surplus):7.0f} most {max(surplus):6}  "
+            f"winners unknown: {np.median(fresh):5.0f}"
+        )
+
+
 def main():
     """Print the shares for every trace, K, block size and bound."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -129,7 +161,12 @@ def main():
     parser.add_argument("--rows", type=int, default=16, help="query rows, spread over the trace")
     parser.add_argument("--blocks", type=int, nargs="+", default=[64, 32, 16], help="tokens")
     parser.add_argument("--kept", type=int, nargs="+", default=[2048, 256, 32])
+    parser.add_argument("--witnesses", type=float, nargs="+", metavar="C", help="states of C K")
     arguments = parser.parse_args()
+    if arguments.witnesses:
+        for path in arguments.traces:
+            print_witnesses(path, arguments.kept[0], arguments.witnesses, arguments.rows)
+        return
     print(f"{'trace':24} {'N':>8} {'H':>3} {'K':>5} {'block':>5} ", *(f"{b:>7}" for b in BOUNDS))
     for path in arguments.traces:
         q, k, weights, ends = read(path)

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "dosa/dosa_decode.h"
+#include "plan/operands.hpp"
 
 namespace dosa::engine {
 
@@ -25,6 +26,17 @@ class PagedKeys {
         blocks_(blocks),
         shift_(std::countr_zero(static_cast<std::uint32_t>(cache.page_size))) {}
 
+  /// The end of the page of token `position`, as the number of a token.
+  [[nodiscard]] std::int64_t page_end(std::int64_t position) const {
+    return position - place_of(position) + cache_.page_size;
+  }
+  /// Keys and scales in place, valid for the tokens [position, page_end(position)).
+  [[nodiscard]] plan::KeySource in_place(std::int64_t position) const {
+    const std::uint8_t* page = page_of(position);
+    const std::int64_t dims = cache_.head_dim;
+    return {page + place_of(position) * dims, dims,
+            reinterpret_cast<const float*>(page + cache_.page_size * dims) + place_of(position)};
+  }
   /// Copies tokens [begin, begin + count). Shapes: codes (count, stride), scales (count).
   void copy(std::int64_t begin, std::int64_t count, std::uint8_t* codes, std::int64_t stride,
             float* scales) const;

@@ -17,6 +17,7 @@ namespace {
 
 // Tokens per witness from which on scoring the witnesses first does not cost more than it saves.
 constexpr double kLeastPerWitness = 2.5;
+constexpr int kLeastInPlace = 64;  // tokens of a page
 constexpr float kRejectsNothing = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -144,10 +145,17 @@ PagedKeys DecodeWorker::keys() const {
   return {*problem_.cache, problem_.block_table + scanning_ * problem_.block_table_stride};
 }
 
-/// The keys of `tokens`, from their pages to the tile.
+/// The keys of `tokens` to the tile, straight from the page where it is one.
 void DecodeWorker::build(Window tokens) {
   const int dims = problem_.cache->head_dim;
-  keys().copy(tokens.begin, tokens.length(), codes_, dims, scales_);
+  const PagedKeys from = keys();
+  if (tokens.end <= from.page_end(tokens.begin)) {
+    plan::build_tile(from.in_place(tokens.begin), 0, nullptr, static_cast<int>(tokens.length()),
+                     tile_);
+    tile_.first = tokens.begin;
+    return;
+  }
+  from.copy(tokens.begin, tokens.length(), codes_, dims, scales_);
   plan::build_tile({codes_, dims, scales_}, 0, nullptr, static_cast<int>(tokens.length()), tile_);
   tile_.first = tokens.begin;
 }
@@ -204,17 +212,28 @@ void DecodeWorker::scan(const DecodeWorker& lead, std::int64_t first_tile, std::
                         Share share) {
   begin_round(lead);
   const TileOrder order(lead.scanned_);
+  // Large pages are read one by one, in place; copying small ones together costs less than tiles of
+  // few keys.
+  const bool page_by_page = problem_.cache->page_size >= kLeastInPlace;
+  const PagedKeys from = keys();
   for (std::int64_t i = first_tile + share.member; i < last_tile; i += share.members) {
     const Window tokens = order[i];
-    if (!build_unknown(lead, tokens)) continue;
-    for (int t = 0; t < problem_.next_n; ++t) {
-      const DecodeRow& row = lead.rows_[t];
-      const int count = row.is_short ? 0 : pick_visible(row);
-      if (count == 0) continue;
-      visit(row, count, records_[t]);
-      scored_[t] += count;
-      records_[t].reserve();
+    for (Window part = tokens; part.begin < tokens.end; part.begin = part.end) {
+      part.end = page_by_page ? std::min(tokens.end, from.page_end(part.begin)) : tokens.end;
+      if (build_unknown(lead, part)) visit_rows(lead);
     }
+  }
+}
+
+/// The tile meets each query.
+void DecodeWorker::visit_rows(const DecodeWorker& lead) {
+  for (int t = 0; t < problem_.next_n; ++t) {
+    const DecodeRow& row = lead.rows_[t];
+    const int count = row.is_short ? 0 : pick_visible(row);
+    if (count == 0) continue;
+    visit(row, count, records_[t]);
+    scored_[t] += count;
+    records_[t].reserve();
   }
 }
 

@@ -68,6 +68,7 @@ class DecodeWorker {
   [[nodiscard]] PagedKeys keys() const;
   void build(Window tokens);
   bool build_unknown(const DecodeWorker& lead, Window tokens);
+  void visit_rows(const DecodeWorker& lead);
   int pick_visible(const DecodeRow& row);
   void visit(const DecodeRow& row, int count, select::RecordBuffer& records);
   void keep_all(DecodeRow& row, select::RecordBuffer& records, bool scored);
@@ -95,7 +96,7 @@ class DecodeWorker {
   select::RecordBuffer* records_ = nullptr;  // (next_n)
   std::int64_t* scored_ = nullptr;           // (next_n) keys scored with all heads in this round
   plan::KeyTile tile_;
-  std::uint8_t* codes_ = nullptr;   // (kTileKeys, D) as they were in the pages
+  std::uint8_t* codes_ = nullptr;   // (kTileKeys, D) copied from their pages
   float* scales_ = nullptr;         // (kTileKeys)
   float* scores_ = nullptr;         // (kTileKeys)
   std::int32_t* listed_ = nullptr;  // (kTileKeys) tokens of a tile without those that are known
