@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m dosa.report`: the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dosa.report.data import Data
+from dosa.report.measure import MeasureError, measure
+from dosa.report.plan import FULL, QUICK, Scale, cells
+from dosa.report.raw import RawError, Store
+from dosa.report.write import write
+
+SUCCESS, INCOMPLETE, MISUSE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is missing, then write the page; return the exit status."""
+    args = _parser().parse_args(arguments)
+    folder = Path(args.output)
+    store = Store(folder / "raw")
+    scale = replace(
+        QUICK if args.quick else FULL,
+        threads=args.threads,
+        traces=tuple(args.trace),
+        peers=tuple(args.peer),
+    )
+    try:
+        return report(folder, store, None if args.from_raw else scale, commit=args.commit)
+    except (MeasureError, RawError, OSError) as error:
+        print(f"dosa.report: {error}", file=sys.stderr)
+        return MISUSE
+    except KeyboardInterrupt:
+        print("dosa.report: interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+
+
+def report(folder: Path, store: Store, scale: Scale | None, *, commit: str | None = None) -> int:
+    """Measure a scale, or nothing where it is None, and write the page of what is there.
+
+    Returns
+    -------
+    int
+        SUCCESS, or INCOMPLETE where a cell of the plan is missing.
+    """
+    if scale is not None:
+        planned = cells(scale)
+        store.write_plan(scale.name, planned)
+        measure(store, planned, commit=commit)
+    name, planned = store.read_plan()
+    data = Data.load(store, name, planned)
+    if not data.raws:
+        raise RawError(f"{store.folder}: found no usable result, expected those of a measurement")
+    write(folder, data)
+    for problem in data.problems:
+        print(problem, file=sys.stderr)
+    print(f"{folder / 'index.html'}: {len(data.raws)} of {len(planned)} cells")
+    return INCOMPLETE if data.problems else SUCCESS
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dosa.report",
+        description="Measure this machine and write a page about it. Measured cells are kept: "
+        "the same command goes on where it was stopped.",
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="where everything goes"
+    )
+    parser.add_argument("--quick", action="store_true", help="minutes instead of an hour")
+    parser.add_argument(
+        "--from-raw", action="store_true", help="measure nothing, write the page of what is there"
+    )
+    parser.add_argument(
+        "--trace", nargs="+", default=[], metavar="FILE", help="measure these files as well"
+    )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="time somebody else's library as well (docs/report.md)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="0: as many as the machine has"
+    )
+    parser.add_argument(
+        "--commit", metavar="TEXT", help="the commit that was built, where git cannot tell"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

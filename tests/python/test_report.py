@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: measured once, resumed, made again from its raw results, honest about gaps."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from dosa.report import measure as measuring
+from dosa.report.__main__ import INCOMPLETE, MISUSE, SUCCESS, main, report
+from dosa.report.plan import FULL, QUICK, Cell, Scale, cells
+from dosa.report.raw import Store
+
+TINY = replace(
+    QUICK,
+    name="tiny",
+    sources=QUICK.sources[:1],
+    variants=QUICK.variants[:1],
+    grid_keys=(1024,),
+    grid_queries=(4,),
+    crossover_keys=(512, 1024),
+    crossover_queries=4,
+    layers=(0, 2),
+    layer_keys=4352,  # 65 rows, 64 tokens apart, must fit
+    ablation_queries=4,
+    map_queries=2,
+    map_domains=("en", "code"),
+    map_repeats=2,
+    memory_keys=(512, 1024),
+    memory_queries=(4,),
+    study_rows=2,
+    repeats=2,
+    topk=64,
+    threads=2,
+)
+
+
+class Page(HTMLParser):
+    """Looks at the structure: what is open, what is linked, what has which name."""
+
+    VOID = ("meta", "br", "hr", "img", "link", "input")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.names: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("href", "src"):
+                self.links.append(value or "")
+            if name == "id":
+                self.names.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, trace_path: Path) -> Path:
+    """A report of a tiny grid, with a trace."""
+    folder = tmp_path_factory.mktemp("report")
+    assert report(folder, Store(folder / "raw"), tiny(trace_path)) == SUCCESS
+    return folder
+
+
+@pytest.fixture
+def copied(measured: Path, tmp_path: Path) -> Path:
+    """A copy of it, to break."""
+    (tmp_path / "raw").mkdir()
+    for path in (measured / "raw").iterdir():
+        (tmp_path / "raw" / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def tiny(trace_path: Path) -> Scale:
+    return replace(TINY, traces=(str(trace_path),))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = [*folder.glob("*.*"), *(folder / "figures").iterdir()]
+    return {path.name: path.read_bytes() for path in found if path.is_file()}
+
+
+def samples(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, list[float]]]]:
+    """Each entry of the raw files of the grid, and its samples by mode."""
+    for path in sorted((folder / "raw").glob("grid-*.json")):
+        for entry in json.loads(path.read_text())["result"]["cells"]:
+            yield entry, {mode["mode"]: mode["wall_s"] for mode in entry["modes"]}
+
+
+def test_raw_results_say_where_they_are_from(measured: Path) -> None:
+    names = {path.stem for path in (measured / "raw").iterdir()} - {"plan"}
+    assert len(names) == 11  # grid 1, trace 1, crossover 2, three times 2 layers, memory 2; below
+    for name in names:
+        raw = json.loads((measured / "raw" / f"{name}.json").read_text())
+        assert raw["cell"] == name
+        assert raw["command"][0] in ("bench", "study")
+        assert re.fullmatch("[0-9a-f]{64}", raw["build"]["sha256"])
+        assert raw["machine"]["usable"] >= 1
+        assert raw["seconds"] > 0
+
+
+def test_page_stands_alone_and_its_links_lead_somewhere(measured: Path) -> None:
+    text = (measured / "index.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert page.tags.count("svg") >= 8
+    assert len(page.names) == len(set(page.names))
+    for link in page.links:
+        if link.startswith("#"):
+            assert link[1:] in page.names
+        else:
+            assert (measured / link).is_file(), link
+    outside = set(re.findall(r"[a-z]+://[^\s\"'<>)]+", text))
+    assert outside == {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
+    assert "url(" not in text
+
+
+def test_page_answers_what_a_reader_asks(measured: Path) -> None:
+    text = Page((measured / "index.html").read_text()).text
+    for words in (
+        "What is compared?",
+        "On what?",
+        "How often?",
+        "What is exact?",
+        "Where it loses",
+    ):
+        assert words in text
+    for words in ("1.12-2.74 over SGLang", "95.06%", "251 of 252", "9.94 GiB"):  # the paper's
+        assert words in text
+    assert "Not measured." not in text
+
+
+def test_numbers_are_those_of_the_samples(measured: Path) -> None:
+    text = Page((measured / "index.html").read_text()).text
+    for _, walls in samples(measured):
+        for over in ("base", "full"):
+            ratios = [a / b for a, b in zip(walls[over], walls["auto"], strict=True)]
+            written = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+            assert written in text
+
+
+def test_figures_are_xml_and_carry_their_colours(measured: Path) -> None:
+    figures = list((measured / "figures").glob("*.svg"))
+    assert len(figures) >= 8
+    for path in figures:
+        root = ElementTree.fromstring(path.read_text())
+        assert root.find("{http://www.w3.org/2000/svg}title") is not None
+        assert "prefers-color-scheme:dark" in path.read_text()
+        for element in root.iter():  # no coordinate that is not a number
+            assert "nan" not in " ".join(element.attrib.values())
+
+
+def test_summary_links_lead_somewhere(measured: Path) -> None:
+    text = (measured / "summary.md").read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 10
+    for target in targets:
+        assert (measured / target).is_file(), target
+
+
+def test_resuming_measures_only_what_is_missing(
+    copied: Path, trace_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    run = measuring._run
+
+    def counted(command: str, cell: Cell) -> tuple[dict[str, Any] | None, str]:
+        ran.append(cell.name)
+        return run(command, cell)
+
+    monkeypatch.setattr(measuring, "_run", counted)
+    store = Store(copied / "raw")
+    assert report(copied, store, tiny(trace_path)) == SUCCESS
+    assert ran == []
+    lost = next(iter((copied / "raw").glob("grid-*.json")))
+    lost.unlink()
+    assert report(copied, store, tiny(trace_path)) == SUCCESS
+    assert ran == [lost.stem]
+
+
+def test_the_page_is_made_again_byte_for_byte(measured: Path, copied: Path) -> None:
+    assert main(["--from-raw", "-o", str(copied)]) == SUCCESS
+    assert files(copied) == files(measured)
+
+
+def test_gaps_are_reported(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut, gone, other = sorted((copied / "raw").glob("map-*.json"))[0], *sorted(
+        (copied / "raw").glob("memory-*.json")
+    )  # fmt: skip
+    cut.write_text(cut.read_text()[:100])
+    gone.unlink()
+    content = json.loads(other.read_text())
+    content["command"][-1] = "--other"
+    other.write_text(json.dumps(content))
+    assert main(["--from-raw", "-o", str(copied)]) == INCOMPLETE
+    errors = capsys.readouterr().err
+    text = Page((copied / "index.html").read_text()).text
+    for said in (errors, text, (copied / "summary.md").read_text().replace("\\", "")):
+        assert f"{cut.name}: not readable as JSON" in said
+        assert f"{gone.name}: missing" in said
+        assert f"{other.name}: measured by another command" in said
+    assert "3 cells of the plan are missing" in text
+
+
+def test_a_result_without_samples_is_no_result(copied: Path) -> None:
+    path = next(iter((copied / "raw").glob("grid-*.json")))
+    content = json.loads(path.read_text())
+    del content["result"]["cells"][0]["modes"][0]["wall_s"]
+    path.write_text(json.dumps(content))
+    assert main(["--from-raw", "-o", str(copied)]) == INCOMPLETE
+    assert "Not measured." in (copied / "index.html").read_text()
+
+
+def test_builds_are_not_mixed(
+    copied: Path, trace_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "build_facts", lambda *_: {"sha256": "0" * 64})
+    next(iter((copied / "raw").glob("grid-*.json"))).unlink()
+    with pytest.raises(measuring.MeasureError, match="another build"):
+        report(copied, Store(copied / "raw"), tiny(trace_path))
+
+
+def test_failures_do_not_stop_the_others(
+    copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    scale = replace(TINY, traces=(str(tmp_path / "absent.safetensors"),))
+    assert report(copied, Store(copied / "raw"), scale) == INCOMPLETE
+    errors = capsys.readouterr().err
+    assert "trace-0-absent: dosa ended with 2" in errors
+    assert (copied / "index.html").is_file()
+
+
+def test_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--from-raw", "-o", str(tmp_path / "nothing")]) == MISUSE
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_plans_have_what_the_documents_say() -> None:
+    full, quick = cells(FULL), cells(QUICK)
+    for plan in (full, quick):
+        assert len({cell.name for cell in plan}) == len(plan)
+    inputs = len(FULL.variants) * len(FULL.map_domains) * len(FULL.map_seeds)
+    assert inputs * len(FULL.layers) == 252
+    assert sum(cell.section == "grid" for cell in full) == 3 * 2 * 7
+    assert sum(cell.estimate for cell in full) < 3600
+    assert sum(cell.estimate for cell in quick) < 600
