@@ -55,6 +55,7 @@ Json run_json(const EngineRun& run) {
   return {{"name", run.name},
           {"options", options_json(run.options)},
           {"seconds", run.median()},
+          {"samples_s", run.seconds},
           {"spread", run.spread()},
           {"repetitions", run.seconds.size()},
           {"visible", run.stats.visible},

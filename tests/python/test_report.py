@@ -114,7 +114,7 @@ def samples(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, list[float
 
 def test_raw_results_say_where_they_are_from(measured: Path) -> None:
     names = {path.stem for path in (measured / "raw").iterdir()} - {"plan"}
-    assert len(names) == 11  # grid 1, trace 1, crossover 2, three times 2 layers, memory 2; below
+    assert len(names) == 1 + 1 + 2 + 3 * 2 + 2  # grid, trace, crossover, by layer, memory
     for name in names:
         raw = json.loads((measured / "raw" / f"{name}.json").read_text())
         assert raw["cell"] == name

@@ -80,8 +80,10 @@ def _block(block: Block) -> str:
     if isinstance(block, Text):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Figure):
-        caption = f"<figcaption>{escape(block.sentence)}</figcaption>"
-        return f'<figure id="{block.name}">{caption}<div class="wide">{block.svg}</div></figure>'
+        return (
+            f'<figure id="figure-{block.name}"><figcaption>{escape(block.sentence)}</figcaption>'
+            f'<div class="wide">{block.svg}</div></figure>'
+        )
     return _table(block)
 
 

@@ -140,7 +140,7 @@ def _check_result(name: str, cell: Cell, result: dict[str, Any]) -> None:
     """Look at the fields that the page cannot do without."""
     try:
         if cell.command[0] == "study":
-            if not all(one["cases"] and one["runs"] for one in result["inputs"]):
+            if not all(one["cases"] and one["runs"][0]["samples_s"] for one in result["inputs"]):
                 raise KeyError("cases")
         else:
             modes = [mode for one in result["cells"] for mode in one["modes"]]
