@@ -13,6 +13,8 @@ RETAINED = {("glm52", 8): 6, ("glm52", 16): 14, ("dsv32", 16): 14}
 """Retained heads of each variant of the generator: its screening rows without an aggregate's two.
 """
 _MIDDLE = 10  # the layer of all cells that do not compare layers
+_STUDY_QUERIES = 65  # rows of an input of `dosa study`, 64 tokens apart
+_MOST_SECONDS = 60.0  # after which three repetitions are enough
 
 
 @dataclass(frozen=True)
@@ -155,9 +157,14 @@ def _common(scale: Scale) -> list[str]:
     return ["--topk", str(scale.topk), "--threads", str(scale.threads)]
 
 
-def _seconds(pairs: int, calls: int, keys: int) -> float:
-    """Estimate: calls that look at pairs of rows and keys, after making the keys."""
-    return 0.2 + 2.0e-8 * pairs * calls + 1.5e-6 * keys
+def _seconds(pairs: int, keys: int, repeats: int, *, sgemm: bool = False) -> float:
+    """Estimate a cell's time: its modes cost about as much as scoring every pair three times."""
+    one = 2.0e-8 * pairs
+    turn = 3 * one
+    if turn * repeats > _MOST_SECONDS:  # as `dosa bench --cell-seconds` has it
+        repeats = max(3, min(repeats, round(_MOST_SECONDS / turn)))
+    baseline = 2 * one * ((repeats + 1) if 2 * one < 1 else 2) if sgemm else 0.0
+    return 0.3 + 1.5e-6 * keys + turn * (repeats + 1) + baseline
 
 
 def _grid(scale: Scale) -> Iterator[Cell]:
@@ -169,7 +176,7 @@ def _grid(scale: Scale) -> Iterator[Cell]:
                 for peer in scale.peers:
                     command += ["--peer", peer]
                 heads = 2 if source.kind == "dsv32" else 1
-                estimate = _seconds(keys * queries * heads, 4 * scale.repeats + 6, keys)
+                estimate = _seconds(keys * queries * heads, keys, scale.repeats, sgemm=True)
                 name = f"grid-{source.slug}-{keys}x{queries}"
                 yield Cell(name, "grid", tuple(command), estimate)
 
@@ -188,7 +195,7 @@ def _crossover(scale: Scale) -> Iterator[Cell]:
         for keys in scale.crossover_keys:
             queries = scale.crossover_queries
             command = _bench(scale, source, keys, queries, "base,full,screen,auto,dosa")
-            estimate = _seconds(keys * queries, 3 * (scale.repeats + 1), keys)
+            estimate = _seconds(keys * queries, keys, scale.repeats)
             name = f"crossover-{source.slug}-{keys}x{queries}"
             yield Cell(name, "crossover", tuple(command), estimate)
 
@@ -201,7 +208,7 @@ def _ablation(scale: Scale) -> Iterator[Cell]:
             )
             command[2] = source.spec(str(layer))
             pairs = scale.layer_keys * scale.ablation_queries
-            estimate = _seconds(pairs, 3 * (scale.repeats + 1), scale.layer_keys)
+            estimate = _seconds(pairs, scale.layer_keys, scale.repeats)
             name = f"ablation-{source.slug}-layer{layer}"
             yield Cell(name, "ablation", tuple(command), estimate)
 
@@ -214,8 +221,8 @@ def _components(scale: Scale) -> Iterator[Cell]:
                 *("--facets", "components", "--sample", str(scale.study_rows)),
                 *("--repeat", str(scale.repeats), *_common(scale)),
             ]
-            pairs = scale.layer_keys * 65
-            estimate = _seconds(pairs, 12 * scale.repeats, scale.layer_keys) + 2
+            pairs = scale.layer_keys * _STUDY_QUERIES
+            estimate = 2 + 3 * _seconds(pairs, scale.layer_keys, scale.repeats)
             name = f"components-{source.slug}-layer{layer}"
             yield Cell(name, "components", tuple(command), estimate)
 
@@ -232,7 +239,7 @@ def _heat_map(scale: Scale) -> Iterator[Cell]:
             command[2] = f"{source.spec(str(layer), domains)} --seed {seeds}"
             command[-1] = str(scale.map_repeats)
             pairs = scale.layer_keys * scale.map_queries
-            one = _seconds(pairs, 3 * (scale.map_repeats + 1), scale.layer_keys)
+            one = _seconds(pairs, scale.layer_keys, scale.map_repeats)
             name = f"map-{source.kind}-{source.rows}-layer{layer}"
             yield Cell(name, "map", tuple(command), inputs * one)
 
@@ -243,6 +250,6 @@ def _memory(scale: Scale) -> Iterator[Cell]:
         for queries in scale.memory_queries:
             command = _bench(scale, source, keys, queries, "base,full,auto,dosa")
             command[-1] = "1"
-            estimate = _seconds(keys * queries, 3 * 3, keys)
+            estimate = _seconds(keys * queries, keys, 2)
             name = f"memory-{source.slug}-{keys}x{queries}"
             yield Cell(name, "memory", (*command, "--memory"), estimate)
