@@ -286,11 +286,38 @@ def test_calls_that_are_left_to_the_original() -> None:
         assert made.fallbacks == {"training mode": 3}
         assert model.model.layers[0].self_attn.kv_b_proj.weight.grad is not None
         model.eval()
-        bias = torch.zeros((2, 1, 150, 150))
-        bias[..., 3] = -1.0
-        model(inputs["input_ids"], attention_mask=bias)
-        assert sum(made.fallbacks.values()) == 6
+        made.fallbacks.clear()
+        bias = torch.randn((2, 1, 150, 150)).masked_fill(
+            torch.ones((150, 150)).triu(1).bool(), torch.finfo(torch.float32).min
+        )
+        found = model(inputs["input_ids"], attention_mask=bias).logits
+        assert made.fallbacks == {"an additive mask with other values than 0 and forbidden": 3}
         assert not made.calls
+    torch.testing.assert_close(found, model(inputs["input_ids"], attention_mask=bias).logits)
+
+
+@pytest.mark.parametrize("boolean", [True, False])
+def test_masks_that_are_given_whole(boolean: bool) -> None:
+    """A 4-D mask of the caller's, with holes: rows that see no run of keys."""
+    model = dsa_models.make("glm_moe_dsa")
+    ids = dsa_models.tokens(150)["input_ids"]
+    seen = torch.rand((2, 1, 150, 150), generator=torch.Generator().manual_seed(2)) < 0.6
+    seen = (seen & torch.ones((150, 150)).tril().bool()) | torch.eye(150).bool()
+    least = torch.finfo(torch.float32).min
+    mask = seen if boolean else torch.zeros(seen.shape).masked_fill(~seen, least)
+    recorder = Recorder(model)
+    expected = model(ids, attention_mask=mask).logits
+    module, given, _, theirs = recorder.stop()[0]
+    with patch(model, "native") as made:
+        ours = module(*given, None)
+        found = model(ids, attention_mask=mask).logits
+        assert not made.fallbacks
+    compare(module, given, _keys(module, given), theirs, ours, seen[:, 0])
+    assert float((found - expected).abs().median()) < 1e-4
+    with patch(model, "fp8") as made:
+        model(ids, attention_mask=mask)
+        reason = "rows that see no contiguous run of keys: scored natively"
+        assert made.fallbacks == {reason: 6}  # three indexers, two sequences
 
 
 def test_training_computes_what_it_did() -> None:

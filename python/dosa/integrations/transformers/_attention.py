@@ -65,7 +65,7 @@ def sparse_attention(
     batch, heads, rows, _ = query.shape
     keys = key.shape[2]
     if not isinstance(attention_mask, LazyMask):
-        mask = _selected(_boolean(attention_mask), indices, keys)
+        mask = _with_selection(attention_mask, indices, keys, query)
         return attend(module, query, key, value, mask, **options)
     if module.training:
         mask = _selected(attention_mask.tensor(), indices, keys)
@@ -102,7 +102,12 @@ def _selected(seen: Tensor, indices: Tensor, keys: int) -> Tensor:
     return chosen.unsqueeze(1)[..., : seen.shape[-1]] & seen
 
 
-def _boolean(mask: Tensor) -> Tensor:
+def _with_selection(mask: Tensor, indices: Tensor, keys: int, query: Tensor) -> Tensor:
+    """Return a whole mask, boolean or additive, without the keys that are not selected."""
     import torch
 
-    return mask if mask.dtype == torch.bool else mask == 0
+    if mask.dtype == torch.bool:
+        return _selected(mask, indices, keys)
+    everything = torch.ones((), dtype=torch.bool, device=mask.device).expand(1, 1, 1, keys)
+    chosen = _selected(everything, indices, keys)
+    return mask.masked_fill(~chosen, torch.finfo(query.dtype).min)
