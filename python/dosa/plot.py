@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6
 LINES = (
     ("paper's rules", "scored_fixed", "paper's rules, fixed threshold", RED, "o"),
     ("defaults", "scored_rising", "defaults, rising threshold", BLUE, "s"),
-    ("defaults", "survival_true", "defaults, if the threshold were perfect", GREEN, "^"),
+    ("defaults", "survival_true", "defaults, perfect threshold, no pool", GREEN, "^"),
 )
 COMPONENTS = (
     ("full certificate", "survival_fixed", "full certificate", RED),
@@ -200,8 +201,8 @@ def draw_by_heads(groups: Sequence[Group]) -> Figure | None:
         ax.axhline(least, color=GREY, linestyle=":", label="K of N: the least possible")
         ax.set_xticks(widths)
         ax.set_xlabel(f"retained heads r, of H = {shape['heads']}")
-        percent_axis(ax, "scored with all heads, share of visible keys", shown)
-        ax.legend(fontsize=7, loc="upper right")
+        percent_axis(ax, "scored with all heads, pool included", shown)
+        ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     return figure
 
 
@@ -253,9 +254,9 @@ def course(group: Group, name: str, what: str) -> list[float]:
 
 
 def draw_course(
-    groups: Sequence[Group], what: str, title: str, label: str, fixed: str
+    groups: Sequence[Group], what: str, title: str, label: str, fixed: str | None
 ) -> Figure | None:
-    """Draw one quantity over the keys of a scan."""
+    """Draw one quantity over the keys of a scan, and a metric that stays as it began."""
     groups = [group for group in groups if course(group, "defaults", what)]
     if not groups:
         return None
@@ -270,15 +271,11 @@ def draw_course(
             case[fixed]
             for one in group.inputs
             for case in one["cases"]
-            if case["name"] == "full certificate" and case["facet"] == "components"
+            if fixed and (case["facet"], case["name"]) == ("components", "full certificate")
         ]
         if level:
-            ax.axhline(
-                scale * mean(level),
-                color=RED,
-                linestyle=":",
-                label="paper's rules, fixed threshold",
-            )
+            label_fixed = "paper's rules, fixed threshold"
+            ax.axhline(mean(level), color=RED, linestyle=":", label=label_fixed)
         ax.set_xlim(0, 100)
         ax.set_ylim(bottom=0)
         ax.set_xticks([0, 25, 50, 75, 100], labels=["0", "25%", "50%", "75%", "100%"])
@@ -295,7 +292,7 @@ def draw_by_round(groups: Sequence[Group]) -> Figure | None:
         "scored",
         "Survival during a scan while the threshold rises (lower is better)",
         "survive, % of the keys at that point",
-        "survival_fixed",
+        None,
     )
 
 
@@ -342,13 +339,30 @@ def draw_heat_map(groups: Sequence[Group]) -> Figure | None:
             for column, cell in enumerate(line):
                 colour = "black" if cell > middle else "white"
                 text = "" if math.isnan(cell) else f"{cell:.1f}"
-                ax.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
+                turned = 90 if len(layers) > 12 else 0
+                ax.text(
+                    column,
+                    row,
+                    text,
+                    ha="center",
+                    va="center",
+                    rotation=turned,
+                    fontsize=7,
+                    color=colour,
+                )
         ax.grid(visible=False)
         ax.set_xticks(range(len(layers)), labels=[str(layer) for layer in layers], fontsize=7)
         ax.set_yticks(range(len(domains)), labels=domains)
         ax.set_xlabel("layer")
         figure.colorbar(image, ax=ax, label="spared, %")
     return figure
+
+
+def shorten(path: Path) -> None:
+    """Round the coordinates of an SVG file to hundredths of a point: half the size."""
+    text = path.read_text(encoding="utf-8")
+    short = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", text)
+    path.write_text(short, encoding="utf-8")
 
 
 FIGURES: dict[str, Callable[[Sequence[Group]], Figure | None]] = {
@@ -394,6 +408,8 @@ def draw(groups: Sequence[Group], folder: Path, formats: Sequence[str]) -> list[
                 path = folder / f"{name}.{ending}"
                 metadata = {"Date": None, "Creator": "dosa.plot"} if ending == "svg" else None
                 figure.savefig(path, dpi=130, metadata=metadata)
+                if ending == "svg":
+                    shorten(path)
                 written.append(path)
             pyplot.close(figure)
     return written

@@ -64,7 +64,7 @@ def test_lines_are_the_means_of_the_inputs(made: Path) -> None:
     by_heads = lines(plot.draw_by_heads(groups))
     assert by_heads["paper's rules, fixed threshold"] == [25.2, 25.2]  # mean of 0.2 0.1 0.3 0.4
     assert by_heads["defaults, rising threshold"] == [12.8, 12.8]
-    assert by_heads["defaults, if the threshold were perfect"] == [12.6, 12.6]
+    assert by_heads["defaults, perfect threshold, no pool"] == [12.6, 12.6]
     assert by_heads["K of N: the least possible"] == [1.0, 1.0]
     by_layer = lines(plot.draw_by_layer(groups))
     assert by_layer["full certificate"] == [25.0, 25.0]  # layer 0: 0.2 0.3; layer 1: 0.1 0.4
