@@ -10,19 +10,15 @@ trace=$2/code_small.safetensors
 # mode threshold heads retain projection allowance aggregate statistics K
 grid='
 auto   rising 0  uncertainty yes best       support  hard   64
-auto   fixed  0  strength    no  joint      two      random 500
-full   rising 0  uncertainty no  triangle   none     seeds  500
+full   fixed  0  uncertainty no  triangle   none     seeds  500
 screen rising 4  strength    yes grouped:2  all      hard   64
 screen fixed  14 uncertainty yes joint      absolute seeds  500
-screen rising 30 uncertainty no  best       two      random 64
 dosa   rising 4  uncertainty yes joint      none     random 500
 dosa   fixed  4  strength    no  triangle   support  seeds  64
 dosa   rising 14 strength    yes grouped:4  support  random 500
 dosa   fixed  14 uncertainty no  grouped:8  two      hard   64
-dosa   rising 30 strength    yes triangle   absolute hard   500
 dosa   fixed  30 strength    no  best       all      seeds  500
 dosa   rising 1  uncertainty yes best       absolute random 64
-dosa   fixed  8  uncertainty yes grouped:4  none     hard   500
 '
 runs=0
 failures=0

@@ -22,8 +22,8 @@ compile_alone() {
     command -v nvcc >/dev/null || return 0
     local unit=$scratch/${header//\//_}
     echo "$source" >"$unit.cu"
-    nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Iinclude -Isrc -Itests -c -o "$unit.o" \
-      "$unit.cu" && return 0
+    nvcc -std=c++20 -gencode arch=compute_90a,code=sm_90a -I. -Iinclude -Isrc -Itests \
+      -c -o "$unit.o" "$unit.cu" && return 0
     echo "$header does not compile alone with nvcc"
     return 1
   fi
