@@ -10,7 +10,7 @@ trace=$2/code_small.safetensors
 # mode threshold heads retain projection allowance aggregate statistics K
 grid='
 auto   rising 0  uncertainty yes best       support  hard   64
-full   fixed  0  uncertainty no  triangle   none     seeds  500
+full   rising 0  uncertainty no  triangle   none     seeds  500
 screen rising 4  strength    yes grouped:2  all      hard   64
 screen fixed  14 uncertainty yes joint      absolute seeds  500
 dosa   rising 4  uncertainty yes joint      none     random 500
