@@ -165,6 +165,16 @@ def test_numbers_are_those_of_the_samples(measured: Path) -> None:
             assert written in text
 
 
+def test_every_number_of_retained_heads_has_its_column(measured: Path) -> None:
+    page = Page((measured / "index.html").read_text())
+    (path,) = (measured / "raw").glob("trace-*.json")
+    modes = json.loads(path.read_text())["result"]["cells"][0]["modes"]
+    heads = [mode["heads"] for mode in modes if mode["mode"] == "dosa"]
+    assert len(heads) == 3
+    for number in heads:
+        assert f"dosa r={number}, ms" in page.text
+
+
 def test_figures_are_xml_and_carry_their_colours(measured: Path) -> None:
     figures = list((measured / "figures").glob("*.svg"))
     assert len(figures) >= 8

@@ -79,6 +79,11 @@ class Entry:
         return ratios(self.modes[over].wall, self.modes[name].wall)
 
     @property
+    def fixed(self) -> list[str]:
+        """Names of the modes that screen with a fixed number of heads: `dosa`, or `dosa r=7`."""
+        return [name for name, mode in self.modes.items() if mode.fields["mode"] == "dosa"]
+
+    @property
     def peers(self) -> list[str]:
         """Names of libraries of somebody else."""
         return [name for name, mode in self.modes.items() if "ids_in_common" in mode.fields]
@@ -177,9 +182,12 @@ def keys_text(keys: int) -> str:
 def _entries(raw: Raw) -> list[Entry]:
     entries = []
     for one in raw.result["cells"]:
+        names = [mode["mode"] for mode in one["modes"]]
         modes = {}
         for mode in one["modes"]:
-            modes[mode["mode"]] = Mode(mode["mode"], tuple(mode["wall_s"]), mode)
+            several = names.count(mode["mode"]) > 1
+            name = f"{mode['mode']} r={mode['heads']}" if several else mode["mode"]
+            modes[name] = Mode(name, tuple(mode["wall_s"]), mode)
         entries.append(
             Entry(
                 cell=raw.cell.name,

@@ -74,9 +74,10 @@ def _dots(name: str, title: str, entries: list[Entry]) -> Figure:
 
 
 def _table(caption: str, entries: list[Entry]) -> Table:
+    fixed = list(dict.fromkeys(name for entry in entries for name in entry.fixed))
     modes = [
         name
-        for name in ("base", "full", "sgemm", "auto", "dosa")
+        for name in ("base", "full", "sgemm", "auto", *fixed)
         if any(name in entry.modes for entry in entries)
     ]
     rows: list[list[str | Value]] = []
@@ -84,11 +85,12 @@ def _table(caption: str, entries: list[Entry]) -> Table:
         row: list[str | Value] = [entry.label]
         row += [_milliseconds(entry, name) for name in modes]
         row += [times(entry.speedup("auto", "base")), times(entry.speedup("auto", "full"))]
-        row += [percent(_survival(entry, "auto")), percent(_survival(entry, "dosa"))]
+        row += [percent(_survival(entry, name)) for name in ("auto", *fixed)]
         row += [Value("raw", cell=entry.cell)]
         rows.append(row)
     columns = ["input, keys x queries", *(f"{name}, ms" for name in modes)]
-    columns += ["auto over base", "auto over full", "scored, auto", "scored, dosa", ""]
+    columns += ["auto over base", "auto over full"]
+    columns += [*(f"scored, {name}" for name in ("auto", *fixed)), ""]
     return Table(
         caption + " Times are medians of one call; in brackets the least and the greatest of "
         "the repetitions' ratios. 'Scored' is the share of the visible keys that had to be "
