@@ -189,7 +189,7 @@ def not_here() -> Section:
         ["7. Retrieval over concatenated documents", "needs a trace maker for long real texts"],
         [
             "8. Share of a prefill, time to first token, decode latency of a model",
-            "a CPU runs no model of that size; the device's report has them",
+            "a model of that size does not run on a CPU",
         ],
         [
             "10. Phases of a call against their floors",

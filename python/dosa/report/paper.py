@@ -8,7 +8,7 @@ DeepSeek-V3.2 on a GPU that it does not name, against SGLang and LiteTopK.
 from __future__ import annotations
 
 from dosa.report.blocks import Section, Table, Text
-from dosa.report.data import Data, Entry
+from dosa.report.data import Data, Entry, keys_text
 from dosa.report.maps import faster_cells
 from dosa.report.parts import ablation_means, relative_time, survival, variants
 from dosa.report.words import megabytes, percent, span
@@ -116,19 +116,25 @@ def _maps(data: Data) -> list[list[str]]:
              ours]
         )  # fmt: skip
     slow = [1 / v - 1 for over in ("base", "full") for v in _ratios(entries, over) if v < 1]
-    ours = f"{100 * min(slow):.1f}-{100 * max(slow):.1f}% ({len(slow)})" if slow else "no such cell"
+    ours = (
+        f"{100 * min(slow):.1f}-{100 * max(slow):.1f}% ({len(slow)} cells)"
+        if slow
+        else "no such cell"
+    )
     rows.append(["how much slower the others are", "0.7-9.0%", ours if entries else "not measured"])
     return rows
 
 
 def _other(data: Data) -> list[list[str]]:
     sizes = [
-        mode.fields["workspace_bytes"]
+        (entry.modes["auto"].fields["workspace_bytes"], entry.keys)
         for entry in data.entries("memory")
-        for name, mode in entry.modes.items()
-        if name == "auto"
+        if "auto" in entry.modes
     ]
-    most = f"at most {megabytes(max(sizes))} of workspace (auto)" if sizes else "not measured"
+    most = "not measured"
+    if sizes:
+        size, longest = max(size for size, _ in sizes), max(keys for _, keys in sizes)
+        most = f"at most {megabytes(size)} of workspace (auto, up to {keys_text(longest)} keys)"
     return [
         ["workspace near 1M keys", "9.94 GiB more, so that no candidate is lost", most],
         [
