@@ -105,4 +105,5 @@ NB_MODULE(_core, module) {
   bind_calls(module);
   bind_decode(module);
   bind_files(module);
+  bind_merge(module);
 }

@@ -32,5 +32,6 @@ struct Options {
 void bind_calls(nanobind::module_& module);
 void bind_decode(nanobind::module_& module);
 void bind_files(nanobind::module_& module);
+void bind_merge(nanobind::module_& module);
 
 }  // namespace dosa::python

@@ -29,6 +29,7 @@ from dosa._errors import (
 from dosa._files import Tensors, Trace, load, load_tensors, save
 from dosa._functions import explain, scores, topk, verify
 from dosa._indexer import Indexer
+from dosa._merge import merge_topk
 from dosa._options import Options
 from dosa._results import ROW_FIELDS, Stats, TopK
 
@@ -60,6 +61,7 @@ __all__ = [
     "explain",
     "load",
     "load_tensors",
+    "merge_topk",
     "paged_gather",
     "paged_insert",
     "paged_topk",
