@@ -8,6 +8,7 @@
 #include "engine/engine.hpp"
 #include "engine/error.hpp"
 #include "engine/verify.hpp"
+#include "numeric/arena.hpp"
 #include "plan/operands.hpp"
 
 using dosa::guarded;
@@ -60,6 +61,7 @@ dosa_status dosa_topk(const dosa_problem* problem, const dosa_options* options,
       status = check_workspace(*problem, *options, workspace, workspace_bytes);
     }
     if (status == DOSA_OK) {
+      const dosa::WorkspaceLoan loan(workspace, workspace_bytes);
       dosa::engine::topk(*problem, *options, *output, workspace, nullptr);
     }
     return status;
@@ -88,6 +90,7 @@ dosa_status dosa_scores(const dosa_problem* problem, const dosa_options* options
       return fail(DOSA_INVALID_ARGUMENT, "scores_stride: found %lld, expected at least %lld",
                   static_cast<long long>(scores_stride), static_cast<long long>(problem->num_keys));
     }
+    const dosa::WorkspaceLoan loan(workspace, workspace_bytes);
     dosa::engine::scores(*problem, *options, row_begin, row_end, scores, scores_stride, workspace);
     return DOSA_OK;
   });
@@ -115,6 +118,7 @@ dosa_status dosa_bounds(const dosa_problem* problem, const dosa_options* options
       return fail(DOSA_INVALID_ARGUMENT, "options.mode: found %d, expected a mode that screens",
                   options->mode);
     }
+    const dosa::WorkspaceLoan loan(workspace, workspace_bytes);
     dosa::engine::bounds(*problem, *options, row, certificate, bounds, workspace);
     return DOSA_OK;
   });

@@ -10,6 +10,7 @@
 #include "engine/decode_check.hpp"
 #include "engine/decode_pages.hpp"
 #include "engine/decode_witness.hpp"
+#include "numeric/arena.hpp"
 
 using dosa::guarded;
 using dosa::engine::fail;
@@ -73,7 +74,10 @@ dosa_status dosa_paged_topk(const dosa_paged_problem* problem, const dosa_option
     if (status == DOSA_OK) {
       status = check_decode_workspace(*problem, *options, workspace, workspace_bytes);
     }
-    if (status == DOSA_OK) paged_topk(*problem, *options, *output, workspace);
+    if (status == DOSA_OK) {
+      const dosa::WorkspaceLoan loan(workspace, workspace_bytes);
+      paged_topk(*problem, *options, *output, workspace);
+    }
     return status;
   });
 }
