@@ -139,6 +139,7 @@ void replay_rows(const StudyArgs& args, int threads, const std::function<void()>
   Plans plans;
   plans.add(paper_plan(result.retained));  // the two whose course is traced
   plans.add(default_plan(result.retained));
+  plans.of_case.reserve(result.cases.size());
   for (const StudyCase& one : result.cases) plans.of_case.push_back(plans.add(one.plan));
   Replay replay(result.input, plans.distinct, {0, 1});
   result.rows = choose_rows(args, result.input, replay);

@@ -182,6 +182,7 @@ StudyInput load_made(const std::string& name, const Words& words, std::int32_t t
 std::vector<StudySource> study_sources(const std::vector<std::string>& files,
                                        const std::vector<std::string>& specs, std::int32_t topk) {
   std::vector<StudySource> sources;
+  sources.reserve(files.size() + specs.size());
   for (const std::string& file : files) {
     sources.push_back({file, [=] { return load_file(file, topk); }});
   }
