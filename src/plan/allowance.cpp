@@ -59,7 +59,8 @@ double residual_norm(const QueryRows& rows, int head_dim, const Certificate& cer
   return outward(std::sqrt(squared) + 0x1p-50 * rounding);
 }
 
-/// E4: sum_P w_h |d_h| over coordinates [begin, end).
+/// E4: sum_P w_h |d_h| over coordinates [begin, end). The norms are rounded up by more than their
+/// sum can lose.
 double triangle(const QueryRows& rows, const float* weights, int head_dim,
                 const Certificate& certificate, const Omitted& omitted, int begin, int end) {
   double sum = 0.0;
@@ -67,7 +68,7 @@ double triangle(const QueryRows& rows, const float* weights, int head_dim,
     const int h = omitted.head[static_cast<std::size_t>(n)];
     sum += weights[h] * residual_norm(rows, head_dim, certificate, h, begin, end);
   }
-  return outward(sum);
+  return sum;
 }
 
 /// w_g w_h d_g . d_h from exact integer dot products.
@@ -99,7 +100,7 @@ double joint(const QueryRows& rows, const float* weights, int head_dim,
     }
   }
   // Expanding the residuals cancels; the terms are within 2^-48 w_g w_h |q_g||q_h| (E7).
-  return outward(std::sqrt(outward(sum) + 0x1p-46 * strength * strength));
+  return outward(std::sqrt(sum + 0x1p-46 * strength * strength));
 }
 
 }  // namespace

@@ -118,10 +118,11 @@ void set_terms(const Certificate& certificate, const Envelope& envelope, ScreenO
     sum += certificate.allowance;
   } else {
     // The per-key minimum is bounded by allowance * kappa; its own rounding is part of `screening`.
-    operand.allowance = round_up(outward(certificate.allowance));
+    // Both are upper bounds already: only their conversion to fp32 has to go upwards.
+    operand.allowance = round_up(certificate.allowance);
     for (int g = 0; g < certificate.groups; ++g) {
       operand.group_allowance[g] =
-          round_up(outward(certificate.group_allowance[static_cast<std::size_t>(g)]));
+          round_up(certificate.group_allowance[static_cast<std::size_t>(g)]);
     }
   }
   operand.norm_term = round_up(outward(sum * envelope.growth));
@@ -154,7 +155,6 @@ Envelope build_operand(const Certificate& certificate, const QueryRows& rows, co
   for (int h = 0; h < certificate.heads; ++h) {
     envelope.strength += std::fabs(static_cast<double>(weights[h])) * rows.norm[h];
   }
-  envelope.strength = outward(envelope.strength);
   const double gamma_s = gamma(operand.rows + certificate.groups + 6);
   envelope.reference = gamma(reference_roundings(certificate.heads)) * envelope.strength;
   envelope.screening =

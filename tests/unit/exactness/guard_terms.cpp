@@ -5,6 +5,7 @@
 // term that is wrongly formed shows here first.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -38,6 +39,36 @@ TEST(GuardTerms, ReferenceArithmetic) {
   plan::Envelope changed = full;
   changed.reference = 0.0;
   bench.expect_needed(full, changed);
+}
+
+/// Roundings that head h of H meets on its way to the score, by the steps of the model: a count in
+/// place of each number.
+int roundings_of_head(int heads, int head) {
+  const int padded = std::max(16, (heads + 7) / 8 * 8);
+  const auto dot = [&](int h) { return h == head ? 1 : 0; };  // 0: this head has no part in it
+  const auto rounded = [](int a, int b) { return std::max(a, b) == 0 ? 0 : std::max(a, b) + 1; };
+  int part[4] = {};
+  for (int c = 0; c < 4; ++c) {
+    int chain[2] = {};
+    for (int o = 0; o < 2; ++o) {
+      const int first = 2 * c + o;
+      chain[o] = rounded(rounded(dot(first + 8), 0), dot(first));
+      for (int h = first + 16; h < padded; h += 8) chain[o] = rounded(chain[o], dot(h));
+    }
+    part[c] = rounded(rounded(chain[0], chain[1]), 0);
+  }
+  return rounded(rounded(part[0], part[1]), rounded(part[2], part[3]));
+}
+
+// N2. gamma_ref counts the worst path, and no more than it.
+TEST(GuardTerms, RoundingsOfTheScore) {
+  for (int heads = 1; heads <= kHeads; ++heads) {
+    int longest = 0;
+    for (int h = 0; h < std::max(16, heads); ++h) {
+      longest = std::max(longest, roundings_of_head(heads, h));
+    }
+    EXPECT_EQ(plan::reference_roundings(heads), longest) << heads;
+  }
 }
 
 // N5. A coordinate of 448 forces a coarse grid, on which three units round to nothing.
