@@ -30,8 +30,13 @@ from guard_mutants import AT_RUN_TIME, MUTANTS, Mutant
 ROOT = Path(__file__).resolve().parent.parent
 
 # Who is asked, in this order, about a term in a file of this folder (or of this name).
-PLAN = ("unit_exactness_guard_terms", "unit_exactness_guard_outward", "unit_exactness_integer_dots",
-        "unit_exactness_guard_enclosures", "property_violations")
+PLAN = (
+    "unit_exactness_guard_terms",
+    "unit_exactness_guard_outward",
+    "unit_exactness_integer_dots",
+    "unit_exactness_guard_enclosures",
+    "property_violations",
+)
 KERNEL = ("unit_exactness_backends", "property_violations")
 ASKED = {
     "src/numeric/sm90_dot.cpp": ("unit_numeric_sm90_dot",),
@@ -41,7 +46,7 @@ ASKED = {
     "src/screen/screen.hpp": PLAN,
     "src/screen": (*KERNEL, "unit_exactness_guard_terms"),
     "src/refine": (*KERNEL, "unit_exactness_guard_terms"),
-    "src/engine": ("property_inequalities_library",),
+    "src/engine": ("unit_exactness_guard_terms",),
 }
 PROGRAMS = tuple(dict.fromkeys(name for names in ASKED.values() for name in names))
 TEST_SECONDS = 600
@@ -106,8 +111,9 @@ class Tree:
 
     def make(self) -> None:
         """Copy the files as they are now, build the programs, check that they pass."""
-        listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], check=True,
-                                capture_output=True).stdout
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "-z"], check=True, capture_output=True
+        ).stdout
         mutated = {mutant.file for mutant in MUTANTS}
         for name in listed.decode().split("\0"):
             if not name or not (ROOT / name).is_file():
@@ -116,15 +122,35 @@ class Tree:
             self.write(name, edited(name, text.decode()).encode() if name in mutated else text)
         self.write("switch.hpp", SWITCH.encode())
         flags = f"-O1 -include {self.root / 'switch.hpp'}"
-        command = ["cmake", "-S", str(self.root), "-B", str(self.build), "-G", "Ninja",
-                   "-D", "CMAKE_BUILD_TYPE=Mutation", "-D", f"CMAKE_CXX_FLAGS_MUTATION={flags}",
-                   "-D", "DOSA_CLI=OFF", "-D", "DOSA_BENCH=OFF", "-D", "DOSA_EXAMPLES=OFF",
-                   "-D", "DOSA_WERROR=OFF"]
+        command = [
+            "cmake",
+            "-S",
+            str(self.root),
+            "-B",
+            str(self.build),
+            "-G",
+            "Ninja",
+            "-D",
+            "CMAKE_BUILD_TYPE=Mutation",
+            "-D",
+            f"CMAKE_CXX_FLAGS_MUTATION={flags}",
+            "-D",
+            "DOSA_CLI=OFF",
+            "-D",
+            "DOSA_BENCH=OFF",
+            "-D",
+            "DOSA_EXAMPLES=OFF",
+            "-D",
+            "DOSA_WERROR=OFF",
+        ]
         if shutil.which("ccache"):
             command += ["-D", "CMAKE_CXX_COMPILER_LAUNCHER=ccache"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["cmake", "--build", str(self.build), f"-j{self.jobs}", "--target",
-                        *PROGRAMS], check=True, stdout=sys.stderr)
+        subprocess.run(
+            ["cmake", "--build", str(self.build), f"-j{self.jobs}", "--target", *PROGRAMS],
+            check=True,
+            stdout=sys.stderr,
+        )
         for program in PROGRAMS:
             failed = self.failures(program, 0)
             if failed:
@@ -134,9 +160,14 @@ class Tree:
         """Run a program with one mutant; the names of the tests that fail."""
         environment = {**os.environ, "DOSA_MUTANT": str(number)}
         try:
-            ran = subprocess.run([str(self.build / "tests" / program), "--gtest_brief=1"],
-                                 capture_output=True, text=True, timeout=TEST_SECONDS, check=False,
-                                 env=environment)
+            ran = subprocess.run(
+                [str(self.build / "tests" / program), "--gtest_brief=1"],
+                capture_output=True,
+                text=True,
+                timeout=TEST_SECONDS,
+                check=False,
+                env=environment,
+            )
         except subprocess.TimeoutExpired:
             return [f"{program} (no end)"]
         if ran.returncode == 0:
@@ -173,8 +204,10 @@ def run(tree: Tree, chosen: list[tuple[int, Mutant]]) -> int:
         missed += 0 if tests else 1
         file = mutant.file.removeprefix("src/")
         print(f"| {mutant.number} | {mutant.term} | {file} | {cell(tests)} |", flush=True)
-    print(f"{len(chosen)} terms, {missed} that no test misses, "
-          f"{time.monotonic() - started:.0f} s", file=sys.stderr)
+    print(
+        f"{len(chosen)} terms, {missed} that no test misses, {time.monotonic() - started:.0f} s",
+        file=sys.stderr,
+    )
     return missed
 
 
@@ -185,8 +218,11 @@ def main() -> int:
     parser.add_argument("--build-dir", type=Path, help="kept between runs (default: a scratch one)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
-    chosen = [(n, m) for n, m in enumerate(MUTANTS, start=1)
-              if args.only in f"{m.number} {m.term} {m.file}"]
+    chosen = [
+        (n, m)
+        for n, m in enumerate(MUTANTS, start=1)
+        if args.only in f"{m.number} {m.term} {m.file}"
+    ]
     if not chosen:
         parser.error(f"--only {args.only}: found no term")
     if args.build_dir is not None:

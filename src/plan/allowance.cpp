@@ -53,10 +53,8 @@ double residual_norm(const QueryRows& rows, int head_dim, const Certificate& cer
     if (anchor >= 0) value -= beta * query_unit(rows, head_dim, anchor, d);
     squared += value * value;
   }
-  // Each coordinate carries at most three roundings of numbers no larger than these norms.
-  double rounding = rows.norm[h];
-  if (anchor >= 0) rounding += beta * rows.norm[anchor];
-  return outward(std::sqrt(squared) + 0x1p-50 * rounding);
+  // A coordinate is off by 2^-52 of its two terms, and beta |q_anchor| <= |q_h| (N7).
+  return outward(std::sqrt(squared) + 0x1p-50 * rows.norm[h]);
 }
 
 /// E4: sum_P w_h |d_h| over coordinates [begin, end). The norms are rounded up by more than their

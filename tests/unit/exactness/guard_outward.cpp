@@ -48,6 +48,12 @@ TEST(GuardOutward, LowTerm) {
   const Rational growth = exact(envelope.growth);
   const Rational product = exact(envelope.low) * growth * growth;
   EXPECT_GE(exact(terms_of({}, envelope).low_term), product);
+  for (const double gamma : {0x1p-16, 0.2}) {  // the whole factor, 1.5 in the second case
+    envelope.low = 1.0;
+    envelope.growth = 1 / (1 - gamma);
+    EXPECT_GE(exact(terms_of({}, envelope).low_term), (1 + exact(gamma)) / (1 - exact(gamma)));
+  }
+  envelope.growth = 1 + 0x1p-52;
   envelope.low = 1 + 0x1p-25;  // to nearest fp32: 1
   EXPECT_GE(exact(terms_of({}, envelope).low_term), exact(envelope.low) * growth * growth);
 }
@@ -97,8 +103,8 @@ TEST(GuardOutward, SumOfAnAggregate) {
 
 // N6. 2^-60 is lost beside 1, and a product of weight and beta is lost where the rest cancels.
 TEST(GuardOutward, FoldedWeights) {
-  const auto head = vector_of({{0, 3}, {1, 1}});
-  const auto other = vector_of({{0, 1}, {1, 7}});
+  const auto head = vector_of({{0, 3}, {1, 2}});
+  const auto other = vector_of({{0, 1}, {1, 6}});  // beta = 15/13
   const auto folded_is_enclosed = [&](float w, float w_projected) {
     ScreeningBench bench(one_row({head, other}, {w, w_projected}, {head}, 1.0F));
     bench.plan_by_hand({Role::kRetained, Role::kProjected}, true);
@@ -107,11 +113,45 @@ TEST(GuardOutward, FoldedWeights) {
     return exact(bench.certificate.folded[0]) >= exact(w) + product;
   };
   EXPECT_TRUE(folded_is_enclosed(1.0F, 0x1p-60F));
-  // beta is 1 but for the norms that are rounded up: w_h beta nearly cancels w.
+  // w_h beta nearly cancels w: what is left is smaller than the rounding of the product.
   for (int n = 1; n < 2000; ++n) {
-    const auto w_projected = static_cast<float>(1.0 + n * 0x1p-13);
-    EXPECT_TRUE(folded_is_enclosed(-w_projected, w_projected)) << n;
+    const auto w_projected = static_cast<float>(1 + n * 0x1p-13 + 0x1p-23);
+    const auto w = static_cast<float>(-15.0 / 13.0 * w_projected);
+    EXPECT_TRUE(folded_is_enclosed(w, w_projected)) << n;
   }
+}
+
+// N7. A norm of 5, so that nothing rounds here: what must be left is what 2^7 roundings of the sum
+// of squares could lose elsewhere, a relative 2^-45.
+TEST(GuardOutward, AllowancesHoldWhateverTheRoundings) {
+  for (const auto form : {DOSA_ALLOWANCE_TRIANGLE, DOSA_ALLOWANCE_JOINT}) {
+    ScreeningBench bench(one_row({vector_of({{0, 8}}), vector_of({{1, 3}, {2, 4}})}, {1.0F, 1.0F},
+                                 {vector_of({{0, 1}})}, 1.0F));
+    plan::CertificateOptions options;
+    options.retained = 1;
+    options.allowance = form;
+    bench.plan_by_rule(options);
+    EXPECT_GE(exact(bench.certificate.allowance), 5 * 512 * (1 + exact(0x1p-45))) << form;
+  }
+}
+
+// N3. Norms of exactly 2^16 and 2^15 need a shift: their product would be 2^31.
+TEST(GuardOutward, IntegerRowsStayBelowTheirLimits) {
+  std::map<int, double> head;
+  std::map<int, double> key;
+  for (int d = 0; d < 64; ++d) {
+    head[d] = 16.0;
+    key[d] = 8.0;
+  }
+  const ScreeningBench bench(one_row({vector_of(head)}, {1.0F}, {vector_of(key)}, 1.0F));
+  std::int64_t head_square = 0;
+  std::int64_t key_square = 0;
+  for (int d = 0; d < 128; ++d) {
+    head_square += std::int64_t{bench.rows.hat[d]} * bench.rows.hat[d];
+    key_square += std::int64_t{bench.tile.rows[d]} * bench.tile.rows[d];
+  }
+  EXPECT_LT(head_square, std::int64_t{1} << 32);
+  EXPECT_LT(key_square, std::int64_t{1} << 30);
 }
 
 // N4. The norms that planning starts from, each by itself.

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "numeric/bounds.hpp"
+#include "oracle/harness.hpp"
 #include "refine/score.hpp"
 #include "screening_bench.hpp"
 
@@ -218,6 +219,42 @@ TEST(GuardTerms, RowsWhoseScoreCouldOverflowAreNotCertified) {
   const plan::Envelope envelope = bench.build();
   EXPECT_EQ(bench.score(), std::numeric_limits<float>::infinity());
   EXPECT_GT(envelope.strength, plan::kRowStrengthLimit);
+}
+
+// N10 in the engine. Key A overflows in one lane to +Inf and wins; its bound, were there one, is
+// finite and below the score of the keys B.
+TEST(GuardTerms, RowsWhoseScoreCouldOverflowAreScored) {
+  std::vector<std::vector<std::uint8_t>> heads(7, vector_of({{0, 1}}));
+  heads[6] = vector_of({{1, 1}});
+  const std::vector<float> weights = {0x1.8p100F, 0, -0x1.7p100F, 0, -0x1p95F, 0, 0x1p100F};
+  for (std::size_t id = 0; id < 16; ++id) {  // the sample holds some of these ids, not all
+    std::vector<std::vector<std::uint8_t>> keys(4400, vector_of({{1, 1}}));
+    keys[id] = vector_of({{0, 1}});
+    oracle::Problem p = one_row(heads, weights, keys, 0x1.6p27F);
+    p.topk = 1;
+    EXPECT_EQ(oracle::score(p, 0, static_cast<std::int64_t>(id)),
+              std::numeric_limits<float>::infinity());
+    dosa_options options = oracle::make_options();
+    options.mode = DOSA_MODE_DOSA;
+    options.heads = p.num_heads;
+    EXPECT_EQ(oracle::difference(p, oracle::top_k(p, {}), oracle::run(p, {}, options)), "") << id;
+  }
+}
+
+// N5, E13. A linear row too small for its unit is left out; where it is negative, that would lower
+// the bound by more than the other row is worth.
+TEST(GuardTerms, LinearRowThatIsLeftOut) {
+  ScreeningBench bench(one_row({vector_of({{0, 448}, {1, 32}}), vector_of({{0, -448}, {1, 32}})},
+                               {-0x1p-127F, -0x1p-127F}, {vector_of({{0, 1}, {1, -448}})},
+                               0x1p60F));
+  bench.plan_by_hand({Role::kAggregated, Role::kAggregated2});
+  bench.certificate.absolute = true;
+  bench.certificate.num_aggregates = 2;
+  static_cast<void>(bench.build());
+  EXPECT_EQ(bench.operand.coefficient[0], 0.0F);
+  EXPECT_LT(bench.operand.coefficient[1], 0.0F);
+  EXPECT_EQ(bench.score(), 0.0F);  // neither head fires
+  EXPECT_GE(bench.bound(), 0.0F);
 }
 
 // E6 rejects strictly below the threshold and nothing else: equality, NaN and infinities survive.
