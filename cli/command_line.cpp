@@ -104,6 +104,7 @@ int run_unguarded(int argc, const char* const* argv) {
   add_doctor(app, chosen);
   add_study(app, chosen);
   add_bench(app, chosen);
+  add_probe(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

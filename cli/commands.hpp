@@ -19,5 +19,6 @@ void add_gen(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_study(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+void add_probe(CLI::App& app, Action& chosen);
 
 }  // namespace dosa::cli

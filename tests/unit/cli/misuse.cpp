@@ -52,6 +52,12 @@ class Misuse : public CommandTest {
   io::TraceData data_;
 };
 
+#ifndef DOSA_CUDA_ENGINE
+TEST_F(Misuse, ProbeWithoutCuda) {
+  refuse({"probe"}, "probe: found a build without CUDA, expected one configured with");
+}
+#endif
+
 TEST_F(Misuse, Arguments) {
   refuse({}, "arguments: found no command, expected one of run, verify, explain, info, gen");
   refuse({"fly"}, "arguments: found 'fly', expected one of run, verify,");

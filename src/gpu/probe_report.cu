@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Measures how this card's FP8 tensor core adds, and compares it with the software model:
-//   probe [--dots N] [--seed S] [--search] [--golden FILE] [--dump FILE]
+#include "gpu/probe_report.hpp"
+
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -14,17 +11,8 @@
 #include "gpu/probe.cuh"
 #include "numeric/sm90_dot.hpp"
 
+namespace dosa::gpu {
 namespace {
-
-using namespace dosa::gpu;  // NOLINT: a program of one file
-
-struct Arguments {
-  std::uint64_t dots = 100'000'000;  // per tile width, all classes together
-  std::uint64_t seed = 1;
-  bool search = false;
-  std::string golden;
-  std::string dump;
-};
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -32,31 +20,6 @@ File open_for_writing(const std::string& path) {
   File file(std::fopen(path.c_str(), "wb"), &std::fclose);
   if (file == nullptr) throw std::runtime_error("cannot write " + path);
   return file;
-}
-
-Arguments parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--search") {
-      arguments.search = true;
-      continue;
-    }
-    if (i + 1 == argc) throw std::runtime_error(name + ": value missing");
-    const char* value = argv[++i];
-    if (name == "--dots") {
-      arguments.dots = std::strtoull(value, nullptr, 10);
-    } else if (name == "--seed") {
-      arguments.seed = std::strtoull(value, nullptr, 10);
-    } else if (name == "--golden") {
-      arguments.golden = value;
-    } else if (name == "--dump") {
-      arguments.dump = value;
-    } else {
-      throw std::runtime_error("unknown option " + name);
-    }
-  }
-  return arguments;
 }
 
 void print_device() {
@@ -115,7 +78,6 @@ void search_models(std::uint64_t seed) {
 constexpr int kRouteTiles = 120;
 
 /// The same operands along several ways through the hardware: does any bit change?
-
 void compare_routes(std::uint64_t seed) {
   TileBatch base = make_batch(seed, kRouteTiles, 64, 4, false, kInputClasses);
   multiply_batch(base, Route::kShared);
@@ -157,7 +119,7 @@ void compare_routes(std::uint64_t seed) {
   }
 }
 
-std::uint64_t compare_all(const Arguments& arguments) {
+std::uint64_t compare_all(const ProbeOptions& chosen) {
   std::printf("%-5s %-4s %-9s %14s %10s %10s %8s %10s %10s %7s %7s\n", "width", "dim", "class",
               "dots", "mismatch", "NaN", "broken", "e/product", "e/norms", "e/S8", "e/S9");
   std::uint64_t mismatches = 0;
@@ -169,12 +131,12 @@ std::uint64_t compare_all(const Arguments& arguments) {
     const std::uint64_t share = columns == 8 || dim < 128 ? 8 : 1;
     for (int c = 0; c < kInputClasses; ++c) {
       DifferentialOptions options;
-      options.seed = arguments.seed;
+      options.seed = chosen.seed;
       options.columns = columns;
       options.dim = dim;
       options.input = static_cast<InputClass>(c);
       options.first_tile = first_tile;
-      options.tiles = arguments.dots / share / kInputClasses / (kTileRows * columns) + 1;
+      options.tiles = chosen.dots / share / kInputClasses / (kTileRows * columns) + 1;
       first_tile += options.tiles;
       const DifferentialResult r = run_differential(options);
       std::printf("%5d %4d %-9s %14llu %10llu %10llu %8llu %10.3e %10.3e %7.4f %7.4f", columns, dim,
@@ -244,24 +206,16 @@ void write_dump(const std::string& path, std::uint64_t seed) {
   }
 }
 
-int run(int argc, char** argv) {
-  const Arguments arguments = parse(argc, argv);
-  print_device();
-  if (!arguments.golden.empty()) write_golden(arguments.golden, arguments.seed);
-  if (!arguments.dump.empty()) write_dump(arguments.dump, arguments.seed);
-  print_designed_probes(stdout);
-  compare_routes(arguments.seed);
-  if (arguments.search) search_models(arguments.seed);
-  return compare_all(arguments) == 0 ? 0 : 1;
-}
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "probe: %s\n", error.what());
-    return 2;
-  }
+std::uint64_t run_probe(const ProbeOptions& options) {
+  print_device();
+  if (!options.golden.empty()) write_golden(options.golden, options.seed);
+  if (!options.dump.empty()) write_dump(options.dump, options.seed);
+  print_designed_probes(stdout);
+  compare_routes(options.seed);
+  if (options.search) search_models(options.seed);
+  return compare_all(options);
 }
+
+}  // namespace dosa::gpu
