@@ -50,15 +50,22 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
 
 }  // namespace dosa::test
 
-// The array forms call these.
-void* operator new(std::size_t size) { return dosa::test::allocate_or_throw(size, 1); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
+// The array forms call these. Inlined, a delete would look to the compiler like one that does not
+// match its new.
+#define DOSA_REPLACED [[gnu::noinline]]
+DOSA_REPLACED void* operator new(std::size_t size) {
+  return dosa::test::allocate_or_throw(size, 1);
+}
+DOSA_REPLACED void* operator new(std::size_t size, std::align_val_t alignment) {
   return dosa::test::allocate_or_throw(size, static_cast<std::size_t>(alignment));
 }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+DOSA_REPLACED void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return dosa::test::allocate(size, 1);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+DOSA_REPLACED void operator delete(void* memory) noexcept { std::free(memory); }
+DOSA_REPLACED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+DOSA_REPLACED void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+DOSA_REPLACED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+#undef DOSA_REPLACED
