@@ -6,6 +6,7 @@
 #include "dosa/dosa_merge.h"
 #include "engine/error.hpp"
 #include "engine/merge.hpp"
+#include "numeric/arena.hpp"
 
 using dosa::guarded;
 using dosa::engine::fail;
@@ -31,7 +32,10 @@ dosa_status dosa_merge_topk(const dosa_candidates* candidates, const dosa_output
     if (status == DOSA_OK) {
       status = dosa::engine::check_merge(*candidates, output, workspace, workspace_bytes);
     }
-    if (status == DOSA_OK) dosa::engine::merge_topk(*candidates, *output, workspace);
+    if (status == DOSA_OK) {
+      const dosa::WorkspaceLoan loan(workspace, workspace_bytes);
+      dosa::engine::merge_topk(*candidates, *output, workspace);
+    }
     return status;
   });
 }
