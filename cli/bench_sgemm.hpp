@@ -18,6 +18,11 @@
 
 #include "dosa/dosa.h"
 
+// A build that does not optimise, such as that of the fuzzers, need not vectorise either.
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
 namespace dosa::bench {
 
 // Vector code for the newest instruction set of the machine, chosen when the program starts.
