@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ namespace dosa::cli {
 namespace {
 
 constexpr std::int32_t kMostRepetitions = 1000;
-constexpr std::int64_t kMostKeys = std::int64_t{1} << 31;
+constexpr std::int64_t kMostKeys = std::numeric_limits<std::int32_t>::max();
 
 struct BenchArgs {
   std::vector<std::string> files, specs, modes, peers;

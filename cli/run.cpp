@@ -126,7 +126,7 @@ void print_table(const RunArgs& args, const dosa_problem& problem, const dosa_op
   };
   row("visible", stats.visible, "pairs of a query and a key in its window");
   row("fully scored", stats.fully_scored, "with all heads");
-  row("spared", spared, "rejected by their bound, or in rows that keep all their keys");
+  row("spared", spared, "rejected by their bound, forced, or in rows that keep all");
   body.skip();
   const auto rows = [&](const char* name, std::int64_t count, const char* what) {
     body.add({name, grouped(count), percent(static_cast<double>(count), double(stats.rows)), what});

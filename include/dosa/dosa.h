@@ -9,15 +9,25 @@
  *
  * Letters used for shapes: Q queries, H heads, D head dimension, N keys, K kept keys.
  *
- * Order    Higher score first; equal scores: lower key id first; -0 equals +0. +Inf ranks above and
- *          -Inf below every finite score; NaN ranks below everything, by id.
- * Rows     The window [k_start, k_end) is clamped to [0, N]; an empty or inverted window is an
- * empty row. m = min(K, window length) ids come first, then -1. Models   Scores are those of a
- * named score model. This engine computes `ieee`: every dot product exact and rounded once to fp32,
- * then a fixed chain of fp32 operations (docs/numerics.md). Same bytes for every mode, thread count
- * and instruction set. Errors   Misuse returns a status other than DOSA_OK before any work;
- * dosa_last_error() names the argument, what was found and what was expected. Nothing here throws.
- * Threads  All functions are re-entrant; two calls may run at once on distinct workspaces.
+ * Order
+ *   Higher score first; equal scores: lower key id first; -0 equals +0. +Inf ranks above and -Inf
+ *   below every finite score; NaN ranks below everything, by id.
+ *
+ * Rows
+ *   The window [k_start, k_end) is clamped to [0, N]; an empty or inverted window is an empty row.
+ *   The m = min(K, window length) ids come first, then -1.
+ *
+ * Models
+ *   Scores are those of a named score model. This engine computes `ieee`: every dot product exact
+ *   and rounded once to fp32, then a fixed chain of fp32 operations (docs/numerics.md). Same bytes
+ *   for every mode, thread count and instruction set.
+ *
+ * Errors
+ *   Misuse returns a status other than DOSA_OK before any work; dosa_last_error() names the
+ *   argument, what was found and what was expected. Nothing here throws.
+ *
+ * Threads
+ *   All functions are re-entrant; two calls may run at once on distinct workspaces.
  */
 #ifndef DOSA_DOSA_H
 #define DOSA_DOSA_H
