@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dosa/dosa.h"
@@ -40,22 +41,7 @@ inline Workload own(const std::string& name, io::TraceData made) {
   auto data = std::make_shared<io::TraceData>(std::move(made));
   Workload workload;
   workload.name = name;
-  dosa_problem& problem = workload.problem;
-  problem.struct_size = sizeof problem;
-  problem.num_queries = data->num_queries;
-  problem.num_keys = data->num_keys;
-  problem.num_heads = static_cast<std::int32_t>(data->num_heads);
-  problem.head_dim = static_cast<std::int32_t>(data->head_dim);
-  problem.page_size = 1;
-  problem.q = data->q.data();
-  problem.q_stride = data->num_heads * data->head_dim;
-  problem.k = data->k.data();
-  problem.k_stride = data->head_dim;
-  problem.k_scale = data->k_scale.data();
-  problem.weights = data->weights.data();
-  problem.weights_stride = data->num_heads;
-  problem.k_start = data->k_start.data();
-  problem.k_end = data->k_end.data();
+  workload.problem = data->problem();
   workload.owner = data;
   return workload;
 }
@@ -94,24 +80,10 @@ inline Workload make_workload(const std::string& kind, std::int64_t queries, std
 /// The last `rows` rows with only the last `keys` keys: the most recent context.
 inline Workload cut(const Workload& whole, std::int64_t rows, std::int64_t keys) {
   Workload part = whole;
-  dosa_problem& problem = part.problem;
-  const std::int64_t skip_rows = std::max<std::int64_t>(0, problem.num_queries - rows);
-  const std::int64_t skip_keys = std::max<std::int64_t>(0, problem.num_keys - keys);
-  problem.num_queries -= skip_rows;
-  problem.num_keys -= skip_keys;
-  problem.q += skip_rows * problem.q_stride;
-  problem.weights += skip_rows * problem.weights_stride;
-  problem.k += skip_keys * problem.k_stride;
-  problem.k_scale += skip_keys;
-  for (std::int64_t row = skip_rows; row < skip_rows + problem.num_queries; ++row) {
-    const std::int64_t start = whole.problem.k_start != nullptr ? whole.problem.k_start[row] : 0;
-    const std::int64_t end =
-        whole.problem.k_end != nullptr ? whole.problem.k_end[row] : whole.problem.num_keys;
-    part.start.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, start - skip_keys)));
-    part.end.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, end - skip_keys)));
-  }
-  problem.k_start = part.start.data();
-  problem.k_end = part.end.data();
+  io::ProblemPart cut = io::cut(whole.problem, rows, keys);
+  part.problem = cut.problem;
+  part.start = std::move(cut.start);  // the memory that the problem's windows point to
+  part.end = std::move(cut.end);
   return part;
 }
 

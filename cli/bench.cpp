@@ -112,7 +112,7 @@ int run_bench(BenchArgs args) {
     const StudyInput input = source.load();
     if (cells.empty()) fmt::print("{}", bench_head(head));
     for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
-      const BenchPart part = cut(input.problem, args.rows, keys);
+      const io::ProblemPart part = io::cut(input.problem, args.rows, keys);
       cells.push_back(runner.run(input, part.problem,
                                  contenders(args, part.problem.num_heads, with_sgemm, peers)));
       fmt::print("{}", bench_lines(cells.back(), args.cell.cpu_clock));

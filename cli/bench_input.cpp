@@ -50,27 +50,4 @@ std::vector<StudySource> bench_sources(const std::vector<std::string>& files,
   return sources;
 }
 
-BenchPart cut(const dosa_problem& whole, std::int64_t rows, std::int64_t keys) {
-  BenchPart part;
-  part.problem = whole;
-  dosa_problem& problem = part.problem;
-  const std::int64_t skip_rows = std::max<std::int64_t>(0, problem.num_queries - rows);
-  const std::int64_t skip_keys = std::max<std::int64_t>(0, problem.num_keys - keys);
-  problem.num_queries -= skip_rows;
-  problem.num_keys -= skip_keys;
-  problem.q += skip_rows * problem.q_stride;
-  problem.weights += skip_rows * problem.weights_stride;
-  problem.k += skip_keys * problem.k_stride;
-  problem.k_scale += skip_keys;
-  for (std::int64_t row = skip_rows; row < skip_rows + problem.num_queries; ++row) {
-    const std::int64_t start = whole.k_start != nullptr ? whole.k_start[row] : 0;
-    const std::int64_t end = whole.k_end != nullptr ? whole.k_end[row] : whole.num_keys;
-    part.start.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, start - skip_keys)));
-    part.end.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, end - skip_keys)));
-  }
-  problem.k_start = part.start.data();
-  problem.k_end = part.end.data();
-  return part;
-}
-
 }  // namespace dosa::cli

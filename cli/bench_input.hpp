@@ -24,13 +24,4 @@ struct BenchShape {
                                                      const std::vector<std::string>& specs,
                                                      BenchShape shape, std::int32_t topk);
 
-/// A part of a problem, with the windows that belong to it.
-struct BenchPart {
-  dosa_problem problem{};
-  std::vector<std::int32_t> start, end;
-};
-
-/// The last `rows` rows with only the last `keys` keys: the most recent context.
-[[nodiscard]] BenchPart cut(const dosa_problem& whole, std::int64_t rows, std::int64_t keys);
-
 }  // namespace dosa::cli

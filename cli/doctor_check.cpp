@@ -107,23 +107,8 @@ CheckedAnswer library_topk(const dosa_problem& problem, const dosa_options& opti
 }
 
 dosa_problem problem_of(const io::TraceData& data) {
-  dosa_problem problem{};
-  problem.struct_size = sizeof problem;
-  problem.num_queries = data.num_queries;
-  problem.num_keys = data.num_keys;
-  problem.num_heads = static_cast<std::int32_t>(data.num_heads);
-  problem.head_dim = static_cast<std::int32_t>(data.head_dim);
+  dosa_problem problem = data.problem();
   problem.topk = kTopk;
-  problem.page_size = 1;
-  problem.q = data.q.data();
-  problem.q_stride = data.num_heads * data.head_dim;
-  problem.k = data.k.data();
-  problem.k_stride = data.head_dim;
-  problem.k_scale = data.k_scale.data();
-  problem.weights = data.weights.data();
-  problem.weights_stride = data.num_heads;
-  problem.k_start = data.k_start.data();
-  problem.k_end = data.k_end.data();
   return problem;
 }
 

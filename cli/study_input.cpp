@@ -152,26 +152,10 @@ StudyInput load_file(const std::string& path, std::int32_t topk) {
 StudyInput load_made(const std::string& name, const Words& words, std::int32_t topk) {
   const auto made = std::make_shared<Generated>(
       generate_from_words(words, {kStudyQueries, kStudyKeys, kStudySeed}));
-  const io::TraceData& data = made->data;
   StudyInput input;
   input.name = name;
-  dosa_problem& problem = input.problem;
-  problem.struct_size = sizeof problem;
-  problem.num_queries = data.num_queries;
-  problem.num_keys = data.num_keys;
-  problem.num_heads = static_cast<std::int32_t>(data.num_heads);
-  problem.head_dim = static_cast<std::int32_t>(data.head_dim);
-  problem.topk = topk;
-  problem.page_size = 1;
-  problem.q = data.q.data();
-  problem.q_stride = data.num_heads * data.head_dim;
-  problem.k = data.k.data();
-  problem.k_stride = data.head_dim;
-  problem.k_scale = data.k_scale.data();
-  problem.weights = data.weights.data();
-  problem.weights_stride = data.num_heads;
-  problem.k_start = data.k_start.data();
-  problem.k_end = data.k_end.data();
+  input.problem = made->data.problem();
+  input.problem.topk = topk;
   input.owner = made;
   describe(made->metadata, input);
   return input;

@@ -135,6 +135,49 @@ std::vector<Tensor> TraceData::tensors() const {
           {"k_end", DType::kI32, {num_queries}, bytes(k_end)}};
 }
 
+dosa_problem TraceData::problem() const {
+  dosa_problem problem{};
+  problem.struct_size = sizeof problem;
+  problem.num_queries = num_queries;
+  problem.num_keys = num_keys;
+  problem.num_heads = static_cast<std::int32_t>(num_heads);
+  problem.head_dim = static_cast<std::int32_t>(head_dim);
+  problem.page_size = 1;
+  problem.q = q.data();
+  problem.q_stride = num_heads * head_dim;
+  problem.k = k.data();
+  problem.k_stride = head_dim;
+  problem.k_scale = k_scale.data();
+  problem.weights = weights.data();
+  problem.weights_stride = num_heads;
+  problem.k_start = k_start.data();
+  problem.k_end = k_end.data();
+  return problem;
+}
+
+ProblemPart cut(const dosa_problem& whole, std::int64_t rows, std::int64_t keys) {
+  ProblemPart part;
+  part.problem = whole;
+  dosa_problem& problem = part.problem;
+  const std::int64_t skip_rows = std::max<std::int64_t>(0, problem.num_queries - rows);
+  const std::int64_t skip_keys = std::max<std::int64_t>(0, problem.num_keys - keys);
+  problem.num_queries -= skip_rows;
+  problem.num_keys -= skip_keys;
+  problem.q += skip_rows * problem.q_stride;
+  problem.weights += skip_rows * problem.weights_stride;
+  problem.k += skip_keys * problem.k_stride;
+  problem.k_scale += skip_keys;
+  for (std::int64_t row = skip_rows; row < skip_rows + problem.num_queries; ++row) {
+    const std::int64_t start = whole.k_start != nullptr ? whole.k_start[row] : 0;
+    const std::int64_t end = whole.k_end != nullptr ? whole.k_end[row] : whole.num_keys;
+    part.start.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, start - skip_keys)));
+    part.end.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, end - skip_keys)));
+  }
+  problem.k_start = part.start.data();
+  problem.k_end = part.end.data();
+  return part;
+}
+
 std::vector<Tensor> result_tensors(std::int64_t num_queries, std::int64_t topk,
                                    const std::int32_t* indices, const float* scores) {
   const auto count = static_cast<std::size_t>(num_queries * topk);

@@ -50,7 +50,18 @@ struct TraceData {
 
   /// Views of the above, ready to be written; valid as long as this object is.
   [[nodiscard]] std::vector<Tensor> tensors() const;
+  /// The same as a call takes them, but for K.
+  [[nodiscard]] dosa_problem problem() const;
 };
+
+/// A part of a problem, with the windows that belong to it.
+struct ProblemPart {
+  dosa_problem problem{};
+  std::vector<std::int32_t> start, end;
+};
+
+/// The last `rows` rows with only the last `keys` keys: the most recent context.
+[[nodiscard]] ProblemPart cut(const dosa_problem& whole, std::int64_t rows, std::int64_t keys);
 
 /// Views of the results of a call, ready to be written.
 /// Shapes:   indices (Q,K) i32; scores (Q,K) f32, or null to leave them out
