@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "study_engine.hpp"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "engine_options.hpp"
 #include "failure.hpp"
+#include "measure.hpp"
 
 namespace dosa::cli {
 namespace {
@@ -56,15 +56,6 @@ std::vector<EngineRun> planned_runs(const dosa_options& common, int retained) {
   return runs;
 }
 
-double quantile(std::vector<double> values, double share) {
-  if (values.empty()) return 0.0;
-  std::sort(values.begin(), values.end());
-  const double position = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
-}
-
 /// Runs the call once; returns its ids.
 std::vector<std::int32_t> call(const dosa_problem& problem, EngineRun& run) {
   std::vector<std::byte> workspace = make_workspace(problem, run.options);
@@ -83,8 +74,10 @@ std::vector<std::int32_t> call(const dosa_problem& problem, EngineRun& run) {
 
 }  // namespace
 
-double EngineRun::median() const { return quantile(seconds, 0.5); }
-double EngineRun::spread() const { return (quantile(seconds, 0.75) - quantile(seconds, 0.25)) / 2; }
+double EngineRun::median() const { return bench::median(seconds); }
+double EngineRun::spread() const {
+  return (bench::quantile(seconds, 0.75) - bench::quantile(seconds, 0.25)) / 2;
+}
 
 std::vector<EngineRun> engine_runs(const StudyInput& input, int retained,
                                    const dosa_options& common, int repetitions,

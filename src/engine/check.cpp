@@ -9,6 +9,7 @@
 #include "engine/check_parts.hpp"
 #include "engine/engine.hpp"
 #include "engine/error.hpp"
+#include "engine/threads.hpp"
 
 namespace dosa::engine {
 namespace {
@@ -44,7 +45,7 @@ dosa_status check_options(const dosa_options& options) {
       {"options.index_form", options.index_form, DOSA_INDEX_ABSOLUTE, DOSA_INDEX_SLOT},
       {"options.order", options.order, DOSA_ORDER_ID, DOSA_ORDER_SCORE},
       {"options.heads", options.heads, 0, DOSA_MAX_HEADS},
-      {"options.threads", options.threads, 0, 1024},
+      {"options.threads", options.threads, 0, kMostCallThreads},
       {"options.forced_first", options.forced_first, 0, kMaxForced},
       {"options.forced_last", options.forced_last, 0, kMaxForced},
       {"options.retain", options.retain, DOSA_RETAIN_UNCERTAINTY, DOSA_RETAIN_STRENGTH},

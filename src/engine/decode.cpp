@@ -6,8 +6,8 @@
 #include <chrono>
 #include <new>
 
-#include "engine/decode_threads.hpp"
 #include "engine/decode_worker.hpp"
+#include "engine/threads.hpp"
 #include "numeric/float_environment.hpp"
 
 namespace dosa::engine {

@@ -9,6 +9,7 @@
 #include "engine/decode.hpp"
 #include "engine/decode_pages.hpp"
 #include "engine/decode_witness.hpp"
+#include "engine/threads.hpp"
 
 namespace dosa::engine {
 namespace {
@@ -267,7 +268,7 @@ dosa_status check_gather(const dosa_paged_gather_problem* problem) {
   status = check_ranges({{"problem.batch", problem->batch, 0, kMaxBatch},
                          {"problem.block_table_blocks", problem->block_table_blocks, 0, kMaxInt32},
                          {"problem.num_keys", problem->num_keys, 0, kMaxInt32},
-                         {"problem.threads", problem->threads, 0, 1024},
+                         {"problem.threads", problem->threads, 0, kMostCallThreads},
                          {"problem.reserved", problem->reserved, 0, 0}});
   if (status != DOSA_OK || problem->batch == 0) return status;
   status = check_strides(
@@ -302,7 +303,7 @@ dosa_status check_insert(const dosa_paged_insert_problem* problem) {
   status = check_ranges(
       {{"problem.num_tokens", problem->num_tokens, 0, 1LL << 40},
        {"problem.scale_format", problem->scale_format, DOSA_SCALE_FP32, DOSA_SCALE_UE8M0},
-       {"problem.threads", problem->threads, 0, 1024}});
+       {"problem.threads", problem->threads, 0, kMostCallThreads}});
   if (status != DOSA_OK || problem->num_tokens == 0) return status;
   status = check_strides({{"problem.k_stride", problem->k_stride, problem->cache->head_dim}});
   if (status != DOSA_OK) return status;

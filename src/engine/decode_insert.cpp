@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/decode_pages.hpp"
-#include "engine/decode_threads.hpp"
+#include "engine/threads.hpp"
 #include "numeric/float_environment.hpp"
 
 namespace dosa::engine {

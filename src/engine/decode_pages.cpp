@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/decode_threads.hpp"
+#include "engine/threads.hpp"
 
 namespace dosa::engine {
 namespace {

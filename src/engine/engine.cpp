@@ -9,13 +9,10 @@
 #include <mutex>
 #include <new>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "engine/describe.hpp"
 #include "engine/row_group.hpp"
 #include "engine/sums.hpp"
+#include "engine/threads.hpp"
 #include "numeric/arena.hpp"
 #include "numeric/float_environment.hpp"
 
@@ -24,23 +21,6 @@ namespace {
 
 // Groups per thread where rows are few: a tile is prepared once per group, so groups are large.
 constexpr std::int64_t kGroupsPerThread = 1;
-constexpr int kMostThreads = 1024;
-
-int default_threads() {
-#ifdef _OPENMP
-  return std::min(omp_get_max_threads(), kMostThreads);
-#else
-  return 1;
-#endif
-}
-
-int thread_index() {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
 
 /// What one thread owns in the workspace.
 struct Worker {
@@ -113,7 +93,7 @@ std::int64_t most_rows(const dosa_problem& problem) {
 
 Layout layout(const dosa_problem& problem, const dosa_options& options) {
   const std::int64_t rows = std::max<std::int64_t>(1, problem.num_queries);
-  const int most_threads = options.threads > 0 ? options.threads : default_threads();
+  const int most_threads = call_threads(options.threads);
   const std::int64_t groups = kGroupsPerThread * most_threads;
   // A power of two: the halves below are then the groups that least_bytes() looks at.
   const auto even = static_cast<std::uint64_t>(
@@ -158,7 +138,7 @@ void topk(const dosa_problem& problem, const dosa_options& options, const dosa_o
 #pragma omp parallel num_threads(cut.threads)
   {
     const FloatEnvironment environment;
-    const Worker worker = make_worker(base + static_cast<std::size_t>(thread_index()) * bytes,
+    const Worker worker = make_worker(base + static_cast<std::size_t>(team_member()) * bytes,
                                       problem, options, cut.group_rows);
     if (audit != nullptr) worker.group->set_audit(worker.audit);
 #pragma omp for schedule(dynamic, 1)
@@ -189,7 +169,7 @@ void scores(const dosa_problem& problem, const dosa_options& options, std::int64
 #pragma omp parallel num_threads(cut.threads)
   {
     const FloatEnvironment environment;
-    const Worker worker = make_worker(base + static_cast<std::size_t>(thread_index()) * bytes,
+    const Worker worker = make_worker(base + static_cast<std::size_t>(team_member()) * bytes,
                                       problem, options, cut.group_rows);
 #pragma omp for schedule(dynamic, 1)
     for (std::int64_t row = row_begin; row < row_end; ++row) {

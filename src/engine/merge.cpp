@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/check_parts.hpp"
-#include "engine/decode_threads.hpp"
+#include "engine/threads.hpp"
 #include "numeric/arena.hpp"
 #include "numeric/float_environment.hpp"
 #include "select/merge.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of a decode step: OpenMP's functions where there is OpenMP, one thread where there is
+// Threads of a call: OpenMP's functions where there is OpenMP, one thread where there is
 // none, and a barrier for steps of microseconds.
-#ifndef DOSA_ENGINE_DECODE_THREADS_HPP
-#define DOSA_ENGINE_DECODE_THREADS_HPP
+#ifndef DOSA_ENGINE_THREADS_HPP
+#define DOSA_ENGINE_THREADS_HPP
 
 #include <algorithm>
 #include <atomic>
@@ -71,4 +71,4 @@ class Barrier {
 
 }  // namespace dosa::engine
 
-#endif  // DOSA_ENGINE_DECODE_THREADS_HPP
+#endif  // DOSA_ENGINE_THREADS_HPP
