@@ -102,10 +102,7 @@ dosa_status check_shape(const dosa_problem* problem, const dosa_options* options
                 options->allowance_groups, problem->head_dim / 8);
   }
   if (layout(*problem, *options).bytes == 0) {
-    return fail(DOSA_INVALID_ARGUMENT,
-                "options.workspace_limit: found %llu bytes, expected at least %zu for this shape",
-                static_cast<unsigned long long>(options->workspace_limit),
-                least_bytes(*problem, *options));
+    return limit_too_small(options->workspace_limit, least_bytes(*problem, *options));
   }
   return DOSA_OK;
 }
@@ -169,13 +166,7 @@ dosa_status check_output(const dosa_problem& problem, const dosa_output* output)
 
 dosa_status check_workspace(const dosa_problem& problem, const dosa_options& options,
                             const void* workspace, std::size_t bytes) {
-  const std::size_t needed = layout(problem, options).bytes;
-  if (workspace == nullptr) return null_pointer("workspace");
-  if (bytes < needed) {
-    return fail(DOSA_WORKSPACE_TOO_SMALL, "workspace_bytes: found %zu, expected at least %zu",
-                bytes, needed);
-  }
-  return DOSA_OK;
+  return check_workspace_size(workspace, bytes, layout(problem, options).bytes);
 }
 
 }  // namespace dosa::engine

@@ -21,6 +21,21 @@ inline dosa_status null_pointer(const char* name) {
   return fail(DOSA_INVALID_ARGUMENT, "%s: found null, expected a pointer", name);
 }
 
+inline dosa_status check_workspace_size(const void* workspace, std::size_t found,
+                                        std::size_t needed) {
+  if (workspace == nullptr) return null_pointer("workspace");
+  if (found >= needed) return DOSA_OK;
+  return fail(DOSA_WORKSPACE_TOO_SMALL, "workspace_bytes: found %zu, expected at least %zu", found,
+              needed);
+}
+
+/// `limit` holds no thread of the shape that needs `least` bytes.
+inline dosa_status limit_too_small(std::uint64_t limit, std::size_t least) {
+  return fail(DOSA_INVALID_ARGUMENT,
+              "options.workspace_limit: found %llu bytes, expected at least %zu for this shape",
+              static_cast<unsigned long long>(limit), least);
+}
+
 inline dosa_status bad_size(const char* name, std::size_t found, std::size_t expected) {
   return fail(DOSA_INVALID_ARGUMENT, "%s.struct_size: found %zu, expected %zu", name, found,
               expected);

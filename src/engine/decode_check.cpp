@@ -196,10 +196,7 @@ dosa_status check_decode_shape(const dosa_paged_problem* problem, const dosa_opt
   if (status == DOSA_OK) status = check_decode_options(*options);
   if (status != DOSA_OK) return status;
   if (decode_layout(*problem, *options).bytes == 0) {
-    return fail(DOSA_INVALID_ARGUMENT,
-                "options.workspace_limit: found %llu bytes, expected at least %zu for this shape",
-                static_cast<unsigned long long>(options->workspace_limit),
-                least_decode_bytes(*problem, *options));
+    return limit_too_small(options->workspace_limit, least_decode_bytes(*problem, *options));
   }
   return DOSA_OK;
 }
@@ -250,11 +247,7 @@ dosa_status check_decode_output(const dosa_paged_problem& problem, const dosa_ou
 
 dosa_status check_decode_workspace(const dosa_paged_problem& problem, const dosa_options& options,
                                    const void* workspace, std::size_t bytes) {
-  if (workspace == nullptr) return null_pointer("workspace");
-  const std::size_t needed = decode_layout(problem, options).bytes;
-  if (bytes >= needed) return DOSA_OK;
-  return fail(DOSA_WORKSPACE_TOO_SMALL, "workspace_bytes: found %zu, expected at least %zu", bytes,
-              needed);
+  return check_workspace_size(workspace, bytes, decode_layout(problem, options).bytes);
 }
 
 dosa_status check_gather(const dosa_paged_gather_problem* problem) {

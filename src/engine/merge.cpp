@@ -124,13 +124,7 @@ dosa_status check_merge(const dosa_candidates& candidates, const dosa_output* ou
   dosa_status status = check_lists(candidates);
   if (status == DOSA_OK) status = check_merge_output(candidates, output);
   if (status != DOSA_OK) return status;
-  if (workspace == nullptr) return null_pointer("workspace");
-  const std::size_t needed = merge_workspace_bytes(candidates);
-  if (workspace_bytes < needed) {
-    return fail(DOSA_WORKSPACE_TOO_SMALL, "workspace_bytes: found %zu, expected at least %zu",
-                workspace_bytes, needed);
-  }
-  return DOSA_OK;
+  return check_workspace_size(workspace, workspace_bytes, merge_workspace_bytes(candidates));
 }
 
 std::size_t merge_workspace_bytes(const dosa_candidates& candidates) {
