@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "dosa/dosa_cuda.h"
+#include "engine/cuda_layout.cuh"
 #include "engine/cuda_run.cuh"
 #include "engine/error.hpp"
 #include "gpu/check.hpp"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/cuda_layout.cuh"
 #include "engine/cuda_schedule.hpp"
 #include "gpu/check.hpp"
 #include "gpu/tensor_map.hpp"
@@ -86,6 +87,19 @@ class Run {
     buffers_.scores = scores;
     shape_.score_stride = stride;
     dense_round(refine::Sink::kStore, gpu::Kind::kEvery, {0, shape_.units});
+  }
+
+  void bound_chunk(int64_t first, int rows, KeyBound* bounds, int64_t stride) {
+    static_assert(sizeof(KeyBound) == sizeof(float2), "what the kernel writes");
+    if (shape_.units == 0) return;
+    begin_chunk(first, rows, false);
+    dense_rounds(std::min(shape_.units, shape_.dense_units));
+    make_plan();
+    screen::ScreenParams params = screen_params(gpu::Kind::kEvery, {0, shape_.units});
+    params.bounds = reinterpret_cast<float2*>(bounds);
+    params.bounds_stride = stride;
+    params.num_keys = shape_.num_keys;
+    DOSA_CUDA(screen::launch_bounds_sm90(params, shape_.screen_rows, multiprocessors_, stream_));
   }
 
  private:
@@ -197,14 +211,19 @@ class Run {
                                              shape_.dense_units, stream_));
   }
 
-  void screen_round(UnitRange range) {
+  [[nodiscard]] screen::ScreenParams screen_params(gpu::Kind kind, UnitRange range) const {
     screen::ScreenParams params{};
     params.keys = keys_map_;
     params.columns = operand_map_;
     params.key_meta = buffers_.key_meta;
-    params.round = round(gpu::Kind::kLate, range);
+    params.round = round(kind, range);
     params.rows = buffers_.rows;
     params.coefficients = buffers_.coefficients;
+    return params;
+  }
+
+  void screen_round(UnitRange range) {
+    screen::ScreenParams params = screen_params(gpu::Kind::kLate, range);
     params.masks = buffers_.masks;
     params.mask_units = shape_.mask_units;
     DOSA_CUDA(screen::launch_screen_sm90(params, shape_.screen_rows, multiprocessors_, stream_));
@@ -376,6 +395,21 @@ void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64
     const int64_t left = row_end - first;
     run.score_chunk(first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)),
                     scores + (first - row_begin) * scores_stride, scores_stride);
+  }
+}
+
+void cuda_bounds(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
+                 int64_t row_end, KeyBound* bounds, int64_t bounds_stride, void* workspace,
+                 cudaStream_t stream) {
+  dosa_options screened = options;
+  screened.mode = DOSA_MODE_DOSA;
+  const CudaShape shape = make_cuda_shape(problem, screened);
+  Run run(problem, screened, shape, workspace, stream, {});
+  run.prepare_keys();
+  for (int64_t first = row_begin; first < row_end; first += shape.chunk_rows) {
+    const int64_t left = row_end - first;
+    run.bound_chunk(first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)),
+                    bounds + (first - row_begin) * bounds_stride, bounds_stride);
   }
 }
 

@@ -3,7 +3,11 @@
 #ifndef DOSA_ENGINE_CUDA_RUN_CUH
 #define DOSA_ENGINE_CUDA_RUN_CUH
 
-#include "engine/cuda_layout.cuh"
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "dosa/dosa.h"
 
 namespace dosa::engine {
 
@@ -22,6 +26,22 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
 /// Enqueues the scores of rows [row_begin, row_end). Throws: gpu::CudaError where a launch fails
 void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
                  int64_t row_end, float* scores, int64_t scores_stride, void* workspace,
+                 cudaStream_t stream);
+
+/// The bound that screening compares, and the part of it that is allowance (E |k| + C) k_scale.
+struct KeyBound {
+  float bound;  // U; NaN where the row has no certificate or the key may not be pruned
+  float allowance;
+};
+
+/// Enqueues the bounds of rows [row_begin, row_end), row_begin a multiple of 64, by the
+/// certificates that cuda_topk makes for them. Keys outside all windows of a block of 64 rows are
+/// left as they are.
+/// Shapes:   bounds (row_end - row_begin, N), `bounds_stride` apart; workspace as for
+///           DOSA_MODE_DOSA
+/// Throws: gpu::CudaError where a launch fails
+void cuda_bounds(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
+                 int64_t row_end, KeyBound* bounds, int64_t bounds_stride, void* workspace,
                  cudaStream_t stream);
 
 }  // namespace dosa::engine

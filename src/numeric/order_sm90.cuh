@@ -45,4 +45,18 @@ __host__ __device__ __forceinline__ float record_score(uint64_t record) {
   return score_of_code(static_cast<uint32_t>(record >> 32));
 }
 
+#ifdef __CUDACC__
+
+/// The threshold of screening: below the score floor by more than the last multiplication, the
+/// reference's own and any final underflow can hide (N11). A key of this score is rejected only by
+/// a bound below this.
+__device__ __forceinline__ float bound_floor_of(float floor) {
+  constexpr float kRelative = 0x1p-21f;
+  constexpr float kAbsolute = 0x1p-140f;
+  if (floor != floor) return -__int_as_float(0x7f800000);
+  return __fsub_rd(__fsub_rd(floor, __fmul_ru(fabsf(floor), kRelative)), kAbsolute);
+}
+
+#endif
+
 }  // namespace dosa::numeric

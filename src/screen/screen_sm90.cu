@@ -5,8 +5,15 @@
 namespace dosa::screen {
 namespace {
 
-template <int kScreenRows_>
+/// What is done with the bounds.
+enum class Sink {
+  kVote,  // compared; the outcome is kept as survivor masks
+  kStore  // all of them, to memory
+};
+
+template <int kScreenRows_, Sink kSink_>
 struct Config {
+  static constexpr Sink kSink = kSink_;
   static constexpr int kScreenRows = kScreenRows_;
   static constexpr int kRetained = kScreenRows - plan::ScreenLayout::kAuxiliaryRows;
   static constexpr int kTileColumns = plan::ScreenLayout::tile_columns(kScreenRows);
@@ -59,11 +66,11 @@ struct Epilogue {
     }
   }
 
-  /// U = (sum_R w~ [x]+ + C + E |k| - [y]+) * scale (E6); rejected only by U < threshold.
-  __device__ __forceinline__ bool survives(const Products& products, float2 limits, float constant,
-                                           int slot, int half, const gpu::KeyPair& keys) const {
+  /// U = (sum_R w~ [x]+ + C + E |k| - [y]+) * scale (E6); `allowance` is C + E |k|.
+  __device__ __forceinline__ float bound(const Products& products, float allowance, int slot,
+                                         int half, const gpu::KeyPair& keys) const {
     const int first = slot * C::kScreenRows / 2;
-    float even = __fmaf_rn(limits.x, keys.norm[half], constant);
+    float even = allowance;
     float odd = 0.0f;
 #pragma unroll
     for (int row = 0; row < C::kRetained; row += 2) {
@@ -76,12 +83,29 @@ struct Epilogue {
     const float aggregate = __fmaf_rn(pair[0], weights[slot][C::kRetained],
                                       __fmul_rn(pair[1], weights[slot][C::kRetained + 1]));
     const float payload = __fsub_rn(__fadd_rn(even, odd), fmaxf(aggregate, 0.0f));
-    return !(__fmul_rn(payload, keys.scale[half]) < limits.y);
+    return __fmul_rn(payload, keys.scale[half]);
+  }
+
+  /// Rejected only by U < threshold: a NaN survives.
+  __device__ __forceinline__ bool survives(const Products& products, float2 limits, float constant,
+                                           int slot, int half, const gpu::KeyPair& keys) const {
+    const float allowance = __fmaf_rn(limits.x, keys.norm[half], constant);
+    return !(bound(products, allowance, slot, half, keys) < limits.y);
   }
 
   __device__ __forceinline__ void finish(const Params& params, const Shared& shared,
                                          const gpu::Segment& segment, const Products& products,
                                          const gpu::KeyPair& keys) {
+    if constexpr (C::kSink == Sink::kStore) {
+      store(params, shared, segment, products, keys);
+    } else {
+      vote(params, shared, segment, products, keys);
+    }
+  }
+
+  __device__ __forceinline__ void vote(const Params& params, const Shared& shared,
+                                       const gpu::Segment& segment, const Products& products,
+                                       const gpu::KeyPair& keys) {
     const int lane = static_cast<int>(threadIdx.x) & 31;
     const int in_unit = keys.unit_row / 64;
 #pragma unroll
@@ -101,33 +125,69 @@ struct Epilogue {
     if (lane < 4 * C::kWords) params.masks[unit * kMaskWords + first_word + lane] = word;
   }
 
+  __device__ __forceinline__ void store(const Params& params, const Shared& shared,
+                                        const gpu::Segment& segment, const Products& products,
+                                        const gpu::KeyPair& keys) const {
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+#pragma unroll
+    for (int slot = 0; slot < C::kSlots; ++slot) {
+      const int in_tile = 4 * slot + (lane & 3);
+      const int row = segment.block * gpu::kBlockRows + segment.column * C::kColumnQueries +
+                      static_cast<int>(threadIdx.x) / 128 * C::kTileQueries + in_tile;
+      if (row >= params.rows.rows) continue;
+      const bool proven = (params.rows.flags[row] & numeric::kRowRecover) == 0;
+      const float2 limits = shared.limits[in_tile];
+      float2* const out = params.bounds + row * params.bounds_stride;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int key = keys.key + 8 * half;
+        if (key >= params.num_keys) continue;
+        const float allowance = __fmaf_rn(limits.x, keys.norm[half], shared.constant[in_tile]);
+        const float value = bound(products, allowance, slot, half, keys);
+        out[key] = make_float2(proven ? value : __int_as_float(0x7fffffff),
+                               __fmul_rn(allowance, keys.scale[half]));
+      }
+    }
+  }
+
   __device__ void end_segment(const Params&) {}
 };
 
-template <int kScreenRows>
+template <int kScreenRows, Sink kSink>
 cudaError_t launch_rows(const ScreenParams& params, int multiprocessors, cudaStream_t stream) {
+  using Chosen = Config<kScreenRows, kSink>;
   ScreenParams launch = params;
-  launch.round.columns = Config<kScreenRows>::kColumns;
-  return gpu::launch_stationary_sm90<Epilogue<Config<kScreenRows>>>(launch, multiprocessors,
-                                                                    stream);
+  launch.round.columns = Chosen::kColumns;
+  return gpu::launch_stationary_sm90<Epilogue<Chosen>>(launch, multiprocessors, stream);
+}
+
+template <Sink kSink>
+cudaError_t launch_width(const ScreenParams& params, int screen_rows, int multiprocessors,
+                         cudaStream_t stream) {
+  switch (screen_rows) {
+    case 8:
+      return launch_rows<8, kSink>(params, multiprocessors, stream);
+    case 16:
+      return launch_rows<16, kSink>(params, multiprocessors, stream);
+    case 24:
+      return launch_rows<24, kSink>(params, multiprocessors, stream);
+    case 32:
+      return launch_rows<32, kSink>(params, multiprocessors, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 }  // namespace
 
 cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
                                cudaStream_t stream) {
-  switch (screen_rows) {
-    case 8:
-      return launch_rows<8>(params, multiprocessors, stream);
-    case 16:
-      return launch_rows<16>(params, multiprocessors, stream);
-    case 24:
-      return launch_rows<24>(params, multiprocessors, stream);
-    case 32:
-      return launch_rows<32>(params, multiprocessors, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return launch_width<Sink::kVote>(params, screen_rows, multiprocessors, stream);
+}
+
+cudaError_t launch_bounds_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
+                               cudaStream_t stream) {
+  return launch_width<Sink::kStore>(params, screen_rows, multiprocessors, stream);
 }
 
 }  // namespace dosa::screen

@@ -13,6 +13,9 @@ struct ScreenParams : gpu::StationaryParams {
   const float* coefficients;  // (padded rows, R' + 4): R' weights, E, C
   uint32_t* masks;            // (blocks, mask_units, kMaskWords), see below
   int mask_units;             // units of a round for which there is room
+  float2* bounds;             // launch_bounds_sm90: (rows, N), `bounds_stride` apart
+  int64_t bounds_stride;
+  int num_keys;
 };
 
 /// Survivor bits of one unit of 256 keys and one block of 64 rows: 512 words. Word
@@ -31,6 +34,13 @@ __host__ __device__ constexpr int mask_words(int screen_rows) {
 /// Guarantee: a key whose computed score is at least its row's threshold has its bit set (E6, N11)
 /// Error:    cudaError_t of the launch
 cudaError_t launch_screen_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
+                               cudaStream_t stream);
+
+/// The same products and sums, but stores what would be compared: the bound U of each row and key
+/// of the round, and the part of it that is allowance. For audits.
+/// Shapes:   params.bounds; U is NaN for rows that are flagged kRowRecover
+/// Error:    cudaError_t of the launch
+cudaError_t launch_bounds_sm90(const ScreenParams& params, int screen_rows, int multiprocessors,
                                cudaStream_t stream);
 
 }  // namespace dosa::screen

@@ -18,15 +18,6 @@ struct Config {
 
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
-/// The threshold of screening: below the score floor by more than the last multiplication, the
-/// reference's own and any final underflow can hide (N11).
-__device__ float lowered(float floor) {
-  constexpr float kRelative = 0x1p-21f;
-  constexpr float kAbsolute = 0x1p-140f;
-  if (floor != floor) return -__int_as_float(0x7f800000);
-  return __fsub_rd(__fsub_rd(floor, __fmul_ru(fabsf(floor), kRelative)), kAbsolute);
-}
-
 __device__ void close_row(const numeric::RowState& rows, int row) {
   const float infinity = __int_as_float(0x7f800000);
   rows.flags[row] |= numeric::kRowRecover;
@@ -75,7 +66,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   rows.counts[row] = static_cast<uint32_t>(params.topk);
   rows.floor_record[row] = least;
   rows.floor_score[row] = floor;
-  rows.bound_floor[row] = lowered(floor);
+  rows.bound_floor[row] = numeric::bound_floor_of(floor);
 }
 
 __global__ void __launch_bounds__(Config::kThreads)
