@@ -42,6 +42,7 @@ Setup prepare(const dosa_problem& problem, int rows) {
   setup.blocks = rows / gpu::kBlockRows;
   setup.units = static_cast<int>(problem.num_keys / gpu::kUnitKeys);
   setup.meta = allocate<float2>(problem.num_keys);
+  setup.state.visible = allocate<int2>(rows);
   setup.state.windows = allocate<int2>(rows);
   setup.state.floor_record = allocate<uint64_t>(rows);
   setup.state.floor_score = allocate<float>(rows);
@@ -52,10 +53,12 @@ Setup prepare(const dosa_problem& problem, int rows) {
   setup.state.records = allocate<uint64_t>(static_cast<int64_t>(rows) * 8192);
   setup.state.rows = rows;
   setup.orders = allocate<gpu::KeyOrder>(setup.blocks);
-  DOSA_CUDA(plan::launch_key_meta_sm90(problem.k, problem.k_stride, problem.k_scale,
+  DOSA_CUDA(plan::launch_key_meta_sm90(problem.k, problem.k_stride, 128, problem.k_scale,
                                        problem.num_keys, setup.units, setup.meta, nullptr));
-  const plan::RowSetup rows_setup{nullptr,      nullptr, static_cast<int>(problem.num_keys),
-                                  setup.blocks, false,   0};
+  plan::RowSetup rows_setup{};
+  rows_setup.num_keys = static_cast<int>(problem.num_keys);
+  rows_setup.blocks = setup.blocks;
+  rows_setup.topk = problem.topk;
   DOSA_CUDA(plan::launch_row_setup_sm90(rows_setup, setup.state, setup.orders, nullptr));
   DOSA_CUDA(cudaDeviceSynchronize());
   return setup;

@@ -11,11 +11,13 @@
  *          allocated, nothing is read back, nothing waits; a call may be captured in a CUDA graph.
  * Checks   Shapes, strides, alignment, options and the workspace's size are checked before anything
  *          is enqueued; dosa_last_error() names the argument. Windows are data and not read here.
- * Ranges   H 1 .. 128, D = 128, K 1 .. DOSA_CUDA_MAX_TOPK, N .. 2^31 - 1; q, k aligned to 16 bytes,
+ * Ranges   H 1 .. 128, D 32, 64 or 128 (tuned; shorter heads are read with zeros behind them, which
+ *          changes no bit), K 1 .. DOSA_CUDA_MAX_TOPK, N .. 2^31 - 1; q, k aligned to 16 bytes,
  *          k_stride a multiple of 16.
- * Options  mode, heads, index_form, order, workspace_limit. Other values than the defaults of
- *          threshold, forced_first, forced_last, retain, projection, allowance, aggregate and
- *          statistics are refused with DOSA_UNSUPPORTED.
+ * Options  All but threads, progress and allowance_groups, which are not used. Refused with
+ *          DOSA_UNSUPPORTED: allowance grouped (one norm per key is kept), aggregate two and
+ *          absolute (one aggregate has room), statistics seeds. A fixed threshold is that of
+ *          screening; records are still reduced on the way, or they would not fit.
  * Results  output->rows and output->stats are host structures and must be null here.
  */
 #ifndef DOSA_DOSA_CUDA_H

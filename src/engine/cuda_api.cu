@@ -13,7 +13,6 @@
 namespace dosa::engine {
 namespace {
 
-constexpr int kHeadDim = 128;
 constexpr uintptr_t kPointerAlignment = 16;
 constexpr uintptr_t kWorkspaceAlignment = 256;
 
@@ -56,22 +55,27 @@ dosa_status check_options(const dosa_options& options) {
   const Range ranges[] = {{"options.mode", options.mode, DOSA_MODE_AUTO, DOSA_MODE_DOSA},
                           {"options.index_form", options.index_form, 0, DOSA_INDEX_SLOT},
                           {"options.order", options.order, 0, DOSA_ORDER_SCORE},
-                          {"options.heads", options.heads, 0, DOSA_MAX_HEADS}};
+                          {"options.heads", options.heads, 0, DOSA_MAX_HEADS},
+                          {"options.threshold", options.threshold, 0, DOSA_THRESHOLD_FIXED},
+                          {"options.forced_first", options.forced_first, 0, INT32_MAX},
+                          {"options.forced_last", options.forced_last, 0, INT32_MAX},
+                          {"options.retain", options.retain, 0, DOSA_RETAIN_STRENGTH},
+                          {"options.projection", options.projection, 0, 1},
+                          {"options.allowance", options.allowance, 0, DOSA_ALLOWANCE_GROUPED},
+                          {"options.aggregate", options.aggregate, 0, DOSA_AGGREGATE_NONE},
+                          {"options.statistics", options.statistics, 0, DOSA_STATISTICS_SEEDS}};
   const dosa_status status = check_ranges(ranges);
   if (status != DOSA_OK) return status;
-  const Range defaults[] = {{"options.threshold", options.threshold, 0, 0},
-                            {"options.forced_first", options.forced_first, 0, 0},
-                            {"options.forced_last", options.forced_last, 0, 0},
-                            {"options.retain", options.retain, 0, 0},
-                            {"options.projection", options.projection, 1, 1},
-                            {"options.allowance", options.allowance, 0, 0},
-                            {"options.aggregate", options.aggregate, 0, 0},
-                            {"options.statistics", options.statistics, 0, 0}};
-  for (const Range& range : defaults) {
-    if (range.value != range.low) {
-      return fail(DOSA_UNSUPPORTED, "%s: found %lld, expected %lld on the device", range.name,
-                  static_cast<long long>(range.value), static_cast<long long>(range.low));
-    }
+  if (options.allowance == DOSA_ALLOWANCE_GROUPED) {
+    return fail(DOSA_UNSUPPORTED, "options.allowance: found grouped, expected one norm per key");
+  }
+  if (options.aggregate == DOSA_AGGREGATE_TWO || options.aggregate == DOSA_AGGREGATE_ABSOLUTE) {
+    return fail(DOSA_UNSUPPORTED,
+                "options.aggregate: found %d, expected support, all or none (one aggregate)",
+                options.aggregate);
+  }
+  if (options.statistics == DOSA_STATISTICS_SEEDS) {
+    return fail(DOSA_UNSUPPORTED, "options.statistics: found seeds, expected hard or random");
   }
   return DOSA_OK;
 }
@@ -93,9 +97,9 @@ dosa_status check_shape(const dosa_problem* problem, const dosa_options* options
                           {"problem.topk", problem->topk, 1, DOSA_CUDA_MAX_TOPK}};
   const dosa_status status = check_ranges(ranges);
   if (status != DOSA_OK) return status;
-  if (problem->head_dim != kHeadDim) {
-    return fail(DOSA_UNSUPPORTED, "problem.head_dim: found %d, expected %d on the device",
-                problem->head_dim, kHeadDim);
+  if (problem->head_dim != 32 && problem->head_dim != 64 && problem->head_dim != 128) {
+    return fail(DOSA_UNSUPPORTED, "problem.head_dim: found %d, expected 32, 64 or 128",
+                problem->head_dim);
   }
   return check_options(*options);
 }
@@ -131,10 +135,10 @@ dosa_status check_pointers(const Pointer (&pointers)[kCount]) {
 dosa_status check_inputs(const dosa_problem& problem, const dosa_options& options) {
   const bool queries = problem.num_queries > 0;
   const bool keys = problem.num_keys > 0;
-  const int64_t row = static_cast<int64_t>(problem.num_heads) * kHeadDim;
+  const int64_t row = static_cast<int64_t>(problem.num_heads) * problem.head_dim;
   const Range strides[] = {
       {"problem.q_stride", problem.q_stride, row, INT64_MAX},
-      {"problem.k_stride", problem.k_stride, kHeadDim, INT32_MAX},
+      {"problem.k_stride", problem.k_stride, problem.head_dim, INT32_MAX},
       {"problem.weights_stride", problem.weights_stride, problem.num_heads, INT64_MAX}};
   dosa_status status = check_ranges(strides);
   if (status != DOSA_OK) return status;

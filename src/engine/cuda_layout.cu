@@ -100,6 +100,7 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.num_keys = static_cast<int>(problem.num_keys);
   shape.heads = problem.num_heads;
   shape.padded_heads = pad_heads(problem.num_heads);
+  shape.head_dim = problem.head_dim;
   shape.topk = problem.topk;
   shape.units = static_cast<int>((problem.num_keys + gpu::kUnitKeys - 1) / gpu::kUnitKeys);
   shape.record_capacity = std::max(kLeastRecords, round_up(4 * problem.topk, 1024));
@@ -108,7 +109,7 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.pilot_rows = count_pilots(shape);
   shape.seeded = shape.pilot_rows > 0;
   shape.dense_units = shape.seeded ? kFirstUnits : dense_units(problem.topk);
-  shape.pack_queries = shape.heads != shape.padded_heads ||
+  shape.pack_queries = shape.heads != shape.padded_heads || shape.head_dim != 128 ||
                        problem.q_stride != static_cast<int64_t>(problem.num_heads) * 128;
   shape.score_stride = round_up(problem.num_keys, 4);
   int64_t rows = kMostChunkRows;
@@ -140,6 +141,7 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
   buffers.key_meta = carver.take<float2>(static_cast<int64_t>(shape.units) * gpu::kUnitKeys);
   buffers.pilot_ids = carver.take<int32_t>(int64_t{shape.pilot_rows} * shape.topk);
   buffers.pilot_windows = carver.take<int32_t>(int64_t{shape.pilot_rows} * 2);
+  buffers.rows.visible = carver.take<int2>(rows);
   buffers.rows.windows = carver.take<int2>(rows);
   buffers.rows.floor_record = carver.take<uint64_t>(rows);
   buffers.rows.floor_score = carver.take<float>(rows);

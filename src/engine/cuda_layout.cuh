@@ -29,6 +29,7 @@ struct CudaShape {
   int num_keys;
   int heads;         // real
   int padded_heads;  // 32, 64 or 128
+  int head_dim;      // 32, 64 or 128; shorter rows are read with zeros behind them
   int topk;
   int units;       // of 256 keys that cover N
   int chunk_rows;  // query rows processed together, a multiple of 64
@@ -38,7 +39,7 @@ struct CudaShape {
   int dense_units;       // scored with every head before the first screened round
   int pilot_rows;        // kScreen: rows whose winners seed the others; 0: none
   bool seeded;           // false in the pilots' own pass
-  bool pack_queries;     // heads or strides differ from what the kernels read
+  bool pack_queries;     // heads, widths or strides differ from what the kernels read
   int64_t score_stride;  // kBase: floats between rows
 };
 

@@ -42,7 +42,8 @@ class Run {
         multiprocessors_(count_multiprocessors()) {
     place_cuda_buffers(shape_, workspace, buffers_);
     if (shape_.units > 0) {
-      keys_map_ = gpu::make_row_map(problem_.k, shape_.num_keys, problem_.k_stride, gpu::kUnitKeys);
+      keys_map_ = gpu::make_row_map(problem_.k, shape_.num_keys, problem_.k_stride, gpu::kUnitKeys,
+                                    shape_.head_dim);
     }
   }
 
@@ -53,9 +54,9 @@ class Run {
   void prepare_keys() {
     mark("prepare");
     DOSA_CUDA(cudaMemsetAsync(buffers_.totals, 0, sizeof *buffers_.totals, stream_));
-    DOSA_CUDA(plan::launch_key_meta_sm90(problem_.k, problem_.k_stride, problem_.k_scale,
-                                         shape_.num_keys, shape_.units, buffers_.key_meta,
-                                         stream_));
+    DOSA_CUDA(plan::launch_key_meta_sm90(problem_.k, problem_.k_stride, shape_.head_dim,
+                                         problem_.k_scale, shape_.num_keys, shape_.units,
+                                         buffers_.key_meta, stream_));
   }
 
   void topk_chunk(const dosa_output& output, int64_t first, int rows) {
@@ -107,14 +108,15 @@ class Run {
     const bool bounded = !in_order || shape_.path == CudaPath::kBase;
     mark("prepare");
     blocks_ = (rows + gpu::kBlockRows - 1) / gpu::kBlockRows;
+    planned_ = false;
     buffers_.rows.rows = rows;
     weights_ = problem_.weights + first * problem_.weights_stride;
     queries_ = problem_.q + first * problem_.q_stride;
     const int64_t row_bytes = static_cast<int64_t>(shape_.padded_heads) * 128;
     if (shape_.pack_queries) {
-      DOSA_CUDA(plan::launch_pack_heads_sm90(queries_, problem_.q_stride, shape_.heads,
-                                             shape_.padded_heads, rows, buffers_.packed_queries,
-                                             stream_));
+      DOSA_CUDA(plan::launch_pack_heads_sm90(queries_, problem_.q_stride, shape_.head_dim,
+                                             shape_.heads, shape_.padded_heads, rows,
+                                             buffers_.packed_queries, stream_));
       queries_ = buffers_.packed_queries;
     }
     queries_map_ = gpu::make_row_map(queries_, rows * row_bytes / 128, 128, kTileColumns);
@@ -123,6 +125,9 @@ class Run {
     setup.k_end = bounded && problem_.k_end != nullptr ? problem_.k_end + first : nullptr;
     setup.num_keys = shape_.num_keys;
     setup.blocks = blocks_;
+    setup.topk = shape_.topk;
+    setup.forced_first = bounded ? options_.forced_first : 0;
+    setup.forced_last = bounded ? options_.forced_last : 0;
     setup.in_order = in_order;
     setup.split_from = 0;
     DOSA_CUDA(plan::launch_row_setup_sm90(setup, buffers_.rows, buffers_.orders, stream_));
@@ -153,7 +158,13 @@ class Run {
   }
 
   void reduce(int slack, float* hard_floor) {
-    const select::ReduceParams params{buffers_.rows, shape_.topk, slack, hard_floor};
+    select::ReduceParams params{};
+    params.rows = buffers_.rows;
+    params.topk = shape_.topk;
+    params.slack = slack;
+    params.hard_floor = hard_floor;
+    params.all_hard = options_.statistics == DOSA_STATISTICS_RANDOM;
+    params.keep_bound = planned_ && options_.threshold == DOSA_THRESHOLD_FIXED;
     DOSA_CUDA(select::launch_reduce_sm90(params, stream_));
   }
 
@@ -166,6 +177,18 @@ class Run {
       const bool first = range.begin == 0 && shape_.path == CudaPath::kScreen;
       reduce(1, first ? buffers_.hard_floor : nullptr);
     }
+  }
+
+  [[nodiscard]] plan::PlanRules plan_rules() const {
+    plan::PlanRules rules{};
+    rules.strength = options_.retain == DOSA_RETAIN_STRENGTH;
+    rules.projection = options_.projection != 0;
+    rules.triangle = options_.allowance != DOSA_ALLOWANCE_JOINT;
+    rules.joint = options_.allowance != DOSA_ALLOWANCE_TRIANGLE;
+    rules.support = 0.5f;
+    if (options_.aggregate == DOSA_AGGREGATE_ALL) rules.support = 0.0f;
+    if (options_.aggregate == DOSA_AGGREGATE_NONE) rules.support = 2.0f;
+    return rules;
   }
 
   void make_plan() {
@@ -182,10 +205,12 @@ class Run {
     params.padded_heads = shape_.padded_heads;
     params.active = buffers_.active;
     params.screen_rows = shape_.screen_rows;
+    params.rules = plan_rules();
     params.rows = buffers_.rows;
     params.operand = buffers_.screen_operand;
     params.coefficients = buffers_.coefficients;
     DOSA_CUDA(plan::launch_plan_sm90(params, blocks_, stream_));
+    planned_ = true;
     operand_map_ =
         gpu::make_row_map(buffers_.screen_operand,
                           static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
@@ -247,6 +272,7 @@ class Run {
     params.groups = blocks_ * gpu::kBlockRows / buffers_.lists.group_rows;
     params.k = problem_.k;
     params.k_stride = problem_.k_stride;
+    params.head_dim = shape_.head_dim;
     params.k_scale = problem_.k_scale;
     params.rows = buffers_.rows;
     params.weights = weights_;
@@ -323,6 +349,7 @@ class Run {
   const uint8_t* queries_ = nullptr;
   const float* weights_ = nullptr;
   int blocks_ = 0;
+  bool planned_ = false;  // the chunk's certificates are made
 };
 
 /// Finds the winners of the pilot rows in a pass of their own, inside the call's workspace.

@@ -25,10 +25,11 @@ EncodeTiled find_encoder() {
 
 }  // namespace
 
-CUtensorMap make_row_map(const void* base, int64_t rows, int64_t row_bytes, int box_rows) {
+CUtensorMap make_row_map(const void* base, int64_t rows, int64_t row_bytes, int box_rows,
+                         int width) {
   static const EncodeTiled encode = find_encoder();
   constexpr cuuint64_t kRowBytes = 128;
-  const cuuint64_t sizes[2] = {kRowBytes, static_cast<cuuint64_t>(rows)};
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[1] = {static_cast<cuuint64_t>(row_bytes)};
   const cuuint32_t box[2] = {static_cast<cuuint32_t>(kRowBytes), static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[2] = {1, 1};

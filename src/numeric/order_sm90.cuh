@@ -54,6 +54,7 @@ __device__ __forceinline__ float bound_floor_of(float floor) {
   constexpr float kRelative = 0x1p-21f;
   constexpr float kAbsolute = 0x1p-140f;
   if (floor != floor) return -__int_as_float(0x7f800000);
+  floor = fminf(floor, 0x1.fffffep+127f);  // a bound may be finite where the score overflowed
   return __fsub_rd(__fsub_rd(floor, __fmul_ru(fabsf(floor), kRelative)), kAbsolute);
 }
 

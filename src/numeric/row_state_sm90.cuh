@@ -16,7 +16,8 @@ enum RowFlag : uint32_t {
 
 /// Per-row arrays of one chunk of query rows; all are padded to whole blocks of rows.
 struct RowState {
-  int2* windows;           // clamped [start, end); (0, 0) for padding rows
+  int2* visible;           // clamped [start, end); (0, 0) for padding rows
+  int2* windows;           // of these, the keys that are not forced: what the scan ranks
   uint64_t* floor_record;  // the K-th best record so far; 0 while fewer than K keys are scored
   float* floor_score;      // its score; NaN while there is none
   float* bound_floor;      // a bound below this proves a key out; -Inf while there is none (N11)
@@ -25,6 +26,32 @@ struct RowState {
   uint64_t* records;       // (rows, capacity)
   int capacity;
   int rows;  // real rows of the chunk
+};
+
+/// The forced keys of a row: in front of and behind what the scan ranks. They are records from the
+/// start, with score +Inf, as many as the row selects, lowest ids first.
+struct ForcedKeys {
+  int front;  // id of the first forced key
+  int back;   // of the first one behind the ranked keys
+  int front_count;
+  int count;
+
+  __device__ __forceinline__ ForcedKeys(const RowState& state, int row, int topk) {
+    const int2 visible = state.visible[row];
+    const int2 ranked = state.windows[row];
+    front = visible.x;
+    back = ranked.y;
+    const int before = ranked.x - visible.x;
+    front_count = before < topk ? before : topk;
+    const int behind = visible.y - ranked.y;
+    const int room = topk - front_count;
+    count = front_count + (behind < room ? behind : room);
+  }
+
+  [[nodiscard]] __device__ __forceinline__ uint64_t record(int index) const {
+    const int key = index < front_count ? front + index : back + index - front_count;
+    return make_record(__int_as_float(0x7f800000), key);
+  }
 };
 
 /// Up to two records per lane on their way to the rows' memory: begin() asks for room, finish()

@@ -80,7 +80,9 @@ __device__ void choose_roles(const PlanParams& params, int row, RowWork& shared)
     active = activity(params, row, head);
     float priority = -1.0f;
     if (weight > 0.0f) priority = all_positive ? __int_as_float(0x7f800000) : strength;
-    if (weight < 0.0f && all_positive) priority = strength * fminf(active, 1.0f - active);
+    if (weight < 0.0f && all_positive) {
+      priority = strength * (params.rules.strength ? 1.0f : fminf(active, 1.0f - active));
+    }
     if (weight == 0.0f) priority = -2.0f;
     shared.priority[head] = priority;
   }
@@ -103,7 +105,7 @@ __device__ void choose_roles(const PlanParams& params, int row, RowWork& shared)
       role = kProjected;
       shared.projected[atomicAdd(&shared.num_projected, 1)] = head;
     } else if (weight < 0.0f) {
-      role = active >= 0.5f ? kAggregated : kIgnored;
+      role = active >= params.rules.support ? kAggregated : kIgnored;
       if (role == kAggregated) shared.aggregated[atomicAdd(&shared.num_aggregated, 1)] = head;
     }
     shared.role[head] = role;
@@ -180,7 +182,7 @@ __device__ float joint_squares(RowWork& shared, const float* q) {
 
 /// E_P of the omitted positive heads and the envelope of their computed dot products; folds them
 /// into their anchors (E3, E4, joint form). Rests w (q - beta q_j) replace the heads' rows.
-__device__ float project(RowWork& shared, float* q, Envelope& envelope) {
+__device__ float project(const PlanRules& rules, RowWork& shared, float* q, Envelope& envelope) {
   const int d = static_cast<int>(threadIdx.x);
   float triangle = 0.0f;
   float rounding = 0.0f;
@@ -188,7 +190,7 @@ __device__ float project(RowWork& shared, float* q, Envelope& envelope) {
     const int head = shared.projected[i];
     const float weight = shared.weight[head];
     float beta = 0.0f;
-    const int slot = find_anchor(shared, q, head, beta);
+    const int slot = rules.projection ? find_anchor(shared, q, head, beta) : -1;
     const int anchor = slot >= 0 ? shared.slot_head[slot] : head;
     const float value = q[head * kRowStride + d];
     const float along = slot >= 0 ? q[anchor * kRowStride + d] : 0.0f;
@@ -210,9 +212,10 @@ __device__ float project(RowWork& shared, float* q, Envelope& envelope) {
     __syncthreads();
   }
   float allowance = triangle;
-  if (shared.num_projected > 1 && shared.num_projected <= kMostJoint) {
+  const bool worth = shared.num_projected > 1 && shared.num_projected <= kMostJoint;
+  if (rules.joint && (worth || !rules.triangle)) {
     const float joint = __fadd_ru(__fsqrt_ru(joint_squares(shared, q)), rounding);
-    allowance = fminf(allowance, joint);
+    allowance = rules.triangle ? fminf(allowance, joint) : joint;
   }
   return allowance;
 }
@@ -336,7 +339,7 @@ __global__ void __launch_bounds__(kThreads)
     float magnitude = 0.0f;
     Envelope envelope;
     allowance = aggregate(params, shared, q, scales, magnitude, envelope);
-    allowance = __fadd_ru(allowance, project(shared, q, envelope));
+    allowance = __fadd_ru(allowance, project(params.rules, shared, q, envelope));
     allowance = __fadd_ru(allowance, envelope.per_norm);
     allowance = __fadd_ru(allowance, rounding_guard(params, shared, allowance, magnitude));
     constant = __fmul_ru(envelope.constant, 1.0f + 0x1p-17f);  // its share of the roundings

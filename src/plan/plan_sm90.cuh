@@ -10,6 +10,15 @@
 
 namespace dosa::plan {
 
+/// The rules of dosa_options that the device follows (docs/math.md).
+struct PlanRules {
+  bool strength;    // retained negatives by |w| |q| alone
+  bool projection;  // omitted positive heads lean on an anchor
+  bool triangle;    // the allowance may be the triangle's
+  bool joint;       // ... the joint one
+  float support;    // negatives active on at least this share of the sample are aggregated
+};
+
 struct PlanParams {
   const uint8_t* queries;  // (rows, padded heads, 128) e4m3
   int64_t query_bytes;     // between rows
@@ -20,6 +29,7 @@ struct PlanParams {
   const uint32_t* active;  // (rows, padded heads + 1): how many of the hard keys, the last entry,
                            // each head is active on
   int screen_rows;         // R'
+  PlanRules rules;
   numeric::RowState rows;
   uint8_t* operand;     // (padded rows * R', 128) e4m3, ScreenLayout
   float* coefficients;  // (padded rows, R' + 4)

@@ -28,13 +28,13 @@ __device__ bool prunable_scale(float scale) {
 }
 
 __global__ void __launch_bounds__(kKeyThreads)
-    key_meta_sm90_kernel(const uint8_t* k, int64_t k_stride, const float* k_scale, int64_t num_keys,
-                         int64_t padded_keys, float2* meta) {
+    key_meta_sm90_kernel(const uint8_t* k, int64_t k_stride, int head_dim, const float* k_scale,
+                         int64_t num_keys, int64_t padded_keys, float2* meta) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kKeyThreads + threadIdx.x;
   const int64_t key = at / kPartsPerKey;
   const int part = static_cast<int>(at % kPartsPerKey);
   float sum = 0.0f;
-  if (key < num_keys) {
+  if (key < num_keys && part * 16 < head_dim) {
     const uint4 codes = *reinterpret_cast<const uint4*>(k + key * k_stride + part * 16);
     sum = squares_up(codes.w, squares_up(codes.z, squares_up(codes.y, squares_up(codes.x, 0.0f))));
   }
@@ -71,6 +71,18 @@ __device__ int spread_stride(int units) {
   return stride;
 }
 
+/// The records of the forced keys of the CTA's block of rows.
+__device__ void write_forced(const numeric::RowState& rows, int topk) {
+  const int first = static_cast<int>(blockIdx.x) * gpu::kBlockRows;
+  for (int row = first; row < first + gpu::kBlockRows; ++row) {
+    const numeric::ForcedKeys forced(rows, row, topk);
+    uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
+    for (int i = static_cast<int>(threadIdx.x); i < forced.count; i += gpu::kBlockRows) {
+      records[i] = forced.record(i);
+    }
+  }
+}
+
 __global__ void __launch_bounds__(gpu::kBlockRows)
     row_setup_sm90_kernel(const __grid_constant__ RowSetup setup,
                           const __grid_constant__ numeric::RowState rows, gpu::KeyOrder* orders) {
@@ -86,8 +98,12 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
     window.y = setup.k_end != nullptr ? clamp_to(setup.k_end[row], setup.num_keys) : setup.num_keys;
     if (window.y < window.x) window.y = window.x;
   }
-  rows.windows[row] = window;
-  rows.counts[row] = 0;
+  int2 ranked = window;
+  ranked.x += clamp_to(setup.forced_first, window.y - window.x);
+  ranked.y -= clamp_to(setup.forced_last, window.y - ranked.x);
+  rows.visible[row] = window;
+  rows.windows[row] = ranked;
+  rows.counts[row] = numeric::ForcedKeys(rows, row, setup.topk).count;
   rows.flags[row] = 0;
   // Padding rows are closed: no key reaches their floors.
   rows.floor_record[row] = real ? 0 : ~uint64_t{0};
@@ -98,11 +114,14 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
     high = 0;
   }
   __syncthreads();
-  if (window.x < window.y) {
-    atomicMin(&low, window.x);
-    atomicMax(&high, window.y);
+  if (ranked.x < ranked.y) {
+    atomicMin(&low, ranked.x);
+    atomicMax(&high, ranked.y);
   }
   __syncthreads();
+  if (rows.records != nullptr && (setup.forced_first | setup.forced_last) != 0) {
+    write_forced(rows, setup.topk);
+  }
   if (thread != 0) return;
   gpu::KeyOrder order{0, 0, 1, setup.split_from};
   if (low < high) {
@@ -113,7 +132,7 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
   orders[blockIdx.x] = order;
 }
 
-__global__ void pack_heads_sm90_kernel(const uint8_t* q, int64_t q_stride, int heads,
+__global__ void pack_heads_sm90_kernel(const uint8_t* q, int64_t q_stride, int head_dim, int heads,
                                        int padded_heads, uint8_t* packed) {
   constexpr int kPieces = 128 / 4;
   const int64_t row = blockIdx.x;
@@ -121,9 +140,11 @@ __global__ void pack_heads_sm90_kernel(const uint8_t* q, int64_t q_stride, int h
   const uint8_t* const in = q + row * q_stride;
   for (int i = static_cast<int>(threadIdx.x); i < padded_heads * kPieces;
        i += static_cast<int>(blockDim.x)) {
+    const int head = i / kPieces;
+    const int first = i % kPieces * 4;  // coordinate; D is a multiple of 4
     uint32_t word = 0;
-    if (i / kPieces < heads) {
-      for (int byte = 3; byte >= 0; --byte) word = word << 8 | in[i * 4 + byte];
+    if (head < heads && first < head_dim) {
+      for (int byte = 3; byte >= 0; --byte) word = word << 8 | in[head * head_dim + first + byte];
     }
     out[i] = word;
   }
@@ -131,13 +152,14 @@ __global__ void pack_heads_sm90_kernel(const uint8_t* q, int64_t q_stride, int h
 
 }  // namespace
 
-cudaError_t launch_key_meta_sm90(const uint8_t* k, int64_t k_stride, const float* k_scale,
-                                 int64_t num_keys, int units, float2* meta, cudaStream_t stream) {
+cudaError_t launch_key_meta_sm90(const uint8_t* k, int64_t k_stride, int head_dim,
+                                 const float* k_scale, int64_t num_keys, int units, float2* meta,
+                                 cudaStream_t stream) {
   if (units == 0) return cudaSuccess;
   const int64_t padded = static_cast<int64_t>(units) * gpu::kUnitKeys;
   const int64_t ctas = padded * kPartsPerKey / kKeyThreads;
   key_meta_sm90_kernel<<<static_cast<unsigned>(ctas), kKeyThreads, 0, stream>>>(
-      k, k_stride, k_scale, num_keys, padded, meta);
+      k, k_stride, head_dim, k_scale, num_keys, padded, meta);
   return cudaGetLastError();
 }
 
@@ -148,11 +170,13 @@ cudaError_t launch_row_setup_sm90(const RowSetup& setup, const numeric::RowState
   return cudaGetLastError();
 }
 
-cudaError_t launch_pack_heads_sm90(const uint8_t* q, int64_t q_stride, int heads, int padded_heads,
-                                   int rows, uint8_t* packed, cudaStream_t stream) {
+cudaError_t launch_pack_heads_sm90(const uint8_t* q, int64_t q_stride, int head_dim, int heads,
+                                   int padded_heads, int rows, uint8_t* packed,
+                                   cudaStream_t stream) {
   if (rows == 0) return cudaSuccess;
   constexpr int kThreads = 256;
-  pack_heads_sm90_kernel<<<rows, kThreads, 0, stream>>>(q, q_stride, heads, padded_heads, packed);
+  pack_heads_sm90_kernel<<<rows, kThreads, 0, stream>>>(q, q_stride, head_dim, heads, padded_heads,
+                                                        packed);
   return cudaGetLastError();
 }
 

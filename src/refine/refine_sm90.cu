@@ -104,9 +104,10 @@ __device__ void gather_tile(const RefineParams& params, SharedStorage<C>& shared
     const int in_warp = 4 * i + lane / 8;
     const int row = thread / 32 * 32 + in_warp;
     const int key = __shfl_sync(0xffffffffu, id, in_warp);
+    const bool valid = key >= 0 && piece * 16 < params.head_dim;
     const uint32_t target = gpu::shared_address(shared.keys[stage] + row * 128);
     gpu::copy_async_16(target + (piece ^ (row & 7)) * 16,
-                       params.k + (key >= 0 ? key : 0) * params.k_stride + piece * 16, key >= 0);
+                       params.k + (valid ? key * params.k_stride + piece * 16 : 0), valid);
   }
   shared.ids[stage][thread] = id;
   gpu::copy_async_4(gpu::shared_address(&shared.scales[stage][thread]),

@@ -16,8 +16,9 @@ struct RefineParams {
   CUtensorMap queries;  // (rows * padded heads, 128) e4m3, boxes of 128 rows
   screen::SurvivorLists lists;
   int groups;
-  const uint8_t* k;  // (N, 128) e4m3, `k_stride` apart
+  const uint8_t* k;  // (N, D) e4m3, `k_stride` apart
   int64_t k_stride;
+  int head_dim;  // D, a multiple of 16; the rest of 128 is read as zeros
   const float* k_scale;
   numeric::RowState rows;
   const float* weights;  // (rows, heads), `weights_stride` apart

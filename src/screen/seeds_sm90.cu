@@ -126,11 +126,14 @@ __global__ void __launch_bounds__(Config::kThreads)
   sample.load(orders[row / gpu::kBlockRows], sample_units);
   if (thread == 0) filled = 0;
   __syncthreads();
+  const int2 ranked = rows.windows[row];
   uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
   for (int start = 0; start < count; start += Config::kThreads) {
     const int i = start + thread;
     const uint64_t record = i < count ? records[i] : 0;
-    const bool keep = i < count && sample.holds(numeric::record_key(record));
+    const int key = numeric::record_key(record);
+    const bool forced = key < ranked.x || key >= ranked.y;
+    const bool keep = i < count && (forced || sample.holds(key));
     const uint32_t votes = __ballot_sync(0xffffffffu, keep);
     int before = 0;
     if (lane == 0 && votes != 0) before = atomicAdd(&filled, __popc(votes));

@@ -38,7 +38,8 @@ cudaError_t launch_pilot_windows_sm90(const int32_t* k_start, const int32_t* k_e
 cudaError_t launch_seeds_sm90(const SeedParams& params, cudaStream_t stream);
 
 /// Takes the seeds out of the records again: they only raised the floors, and the scan meets them.
-/// Guarantee: records of the sample stay; a key equal to the floor's record is still accepted (E2)
+/// Guarantee: records of the sample and of forced keys stay; a key equal to the floor's record is
+/// still accepted (E2)
 cudaError_t launch_drop_seeds_sm90(const numeric::RowState& rows, int topk,
                                    const gpu::KeyOrder* orders, int sample_units,
                                    cudaStream_t stream);

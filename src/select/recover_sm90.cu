@@ -54,13 +54,22 @@ __device__ void load_group(const RecoverParams& params, SharedStorage<C>& shared
     const uint64_t floor =
         flagged ? params.rows.records[static_cast<int64_t>(row) * params.rows.capacity] : 0;
     shared.floor_record[thread] = floor > 0 ? floor - 1 : 0;
+    shared.count[thread] = flagged ? numeric::ForcedKeys(params.rows, row, params.topk).count : 0;
     if (flagged) {
-      params.rows.counts[row] = 0;
+      params.rows.counts[row] = static_cast<uint32_t>(shared.count[thread]);
       atomicAdd(params.recovered, 1ull);
     }
     __threadfence();
   }
   __syncthreads();
+  for (int query = 0; query < C::kQueries; ++query) {
+    if (shared.count[query] == 0) continue;
+    const int row = group * C::kQueries + query;
+    const numeric::ForcedKeys forced(params.rows, row, params.topk);
+    uint64_t* const records =
+        params.rows.records + static_cast<int64_t>(row) * params.rows.capacity;
+    for (int i = thread; i < forced.count; i += C::kThreads) records[i] = forced.record(i);
+  }
 }
 
 /// Brings a row back to its K best records; the whole CTA calls this.

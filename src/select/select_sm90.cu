@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(Config::kThreads)
       const int rank = count / 4 > 0 ? count / 4 : 1;
       const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, rank);
       floor = numeric::score_of_code(static_cast<uint32_t>(bound >> 32));
+      if (params.all_hard) floor = -__int_as_float(0x7f800000);
     }
     if (thread == 0) params.hard_floor[row] = floor;
     __syncthreads();
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   rows.counts[row] = static_cast<uint32_t>(params.topk);
   rows.floor_record[row] = least;
   rows.floor_score[row] = floor;
-  rows.bound_floor[row] = numeric::bound_floor_of(floor);
+  if (!params.keep_bound) rows.bound_floor[row] = numeric::bound_floor_of(floor);
 }
 
 __global__ void __launch_bounds__(Config::kThreads)
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(Config::kThreads)
     const uint64_t bound = rank_bound<Config::kThreads>(shared, records, count, kept);
     keep_records<Config::kThreads>(shared, records, count, bound, sorted);
   }
-  write_row<Config::kThreads>(form, row, rows.windows[row].x, sorted, kept);
+  write_row<Config::kThreads>(form, row, rows.visible[row].x, sorted, kept);
 }
 
 struct StreamState {
@@ -151,7 +152,11 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
   const int row = static_cast<int>(blockIdx.x);
   const int2 window = rows.windows[row];
   const float* const line = scores + row * stride;
-  if (threadIdx.x == 0) filled = 0;
+  const numeric::ForcedKeys forced(rows, row, form.topk);
+  for (int i = static_cast<int>(threadIdx.x); i < forced.count; i += Config::kStreamThreads) {
+    buffer[i] = forced.record(i);
+  }
+  if (threadIdx.x == 0) filled = static_cast<uint32_t>(forced.count);
   __syncthreads();
   float4 next[Config::kLoads] = {};
   int first = window.x / 4 * 4;
@@ -176,7 +181,7 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
     const uint64_t bound = rank_bound<Config::kStreamThreads>(shared, buffer, count, rank);
     keep_records<Config::kStreamThreads>(shared, buffer, count, bound, state.kept);
   }
-  write_row<Config::kStreamThreads>(form, row, window.x, state.kept, rank);
+  write_row<Config::kStreamThreads>(form, row, rows.visible[row].x, state.kept, rank);
 }
 
 int next_power_of_two(int value) {

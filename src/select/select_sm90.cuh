@@ -32,6 +32,8 @@ struct ReduceParams {
   int topk;
   int slack;          // rows whose records grew by fewer than this since the last time are left
   float* hard_floor;  // where not null: the score that a quarter of the records reach
+  bool all_hard;      // hard_floor is -Inf instead: every sampled key counts
+  bool keep_bound;    // the threshold of screening stays (the paper's fixed one)
 };
 
 /// Keeps the K best records of every row and raises its floors.

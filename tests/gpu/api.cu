@@ -70,11 +70,18 @@ void check_misuse() {
   refuse("problem.topk", DOSA_INVALID_ARGUMENT, [](Call& c) { c.problem.topk = 4097; });
   refuse("problem.num_heads", DOSA_INVALID_ARGUMENT, [](Call& c) { c.problem.num_heads = 129; });
   refuse("problem.num_keys", DOSA_INVALID_ARGUMENT, [](Call& c) { c.problem.num_keys = -1; });
-  refuse("problem.head_dim", DOSA_UNSUPPORTED, [](Call& c) { c.problem.head_dim = 64; });
+  refuse("problem.head_dim", DOSA_UNSUPPORTED, [](Call& c) { c.problem.head_dim = 96; });
   refuse("problem.struct_size", DOSA_INVALID_ARGUMENT, [](Call& c) { c.problem.struct_size = 1; });
   refuse("options.mode", DOSA_INVALID_ARGUMENT, [](Call& c) { c.options.mode = 9; });
-  refuse("options.threshold", DOSA_UNSUPPORTED, [](Call& c) { c.options.threshold = 1; });
-  refuse("options.forced_first", DOSA_UNSUPPORTED, [](Call& c) { c.options.forced_first = 1; });
+  refuse("options.threshold", DOSA_INVALID_ARGUMENT, [](Call& c) { c.options.threshold = 2; });
+  refuse("options.forced_first", DOSA_INVALID_ARGUMENT,
+         [](Call& c) { c.options.forced_first = -1; });
+  refuse("options.allowance", DOSA_UNSUPPORTED,
+         [](Call& c) { c.options.allowance = DOSA_ALLOWANCE_GROUPED; });
+  refuse("options.aggregate", DOSA_UNSUPPORTED,
+         [](Call& c) { c.options.aggregate = DOSA_AGGREGATE_TWO; });
+  refuse("options.statistics", DOSA_UNSUPPORTED,
+         [](Call& c) { c.options.statistics = DOSA_STATISTICS_SEEDS; });
   refuse("output.indices", DOSA_INVALID_ARGUMENT, [](Call& c) { c.output.indices = nullptr; });
   refuse("output.indices_stride", DOSA_INVALID_ARGUMENT,
          [](Call& c) { c.output.indices_stride = 63; });

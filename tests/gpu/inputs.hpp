@@ -4,6 +4,7 @@
 
 #include <cuda_fp8.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -22,8 +23,9 @@ struct HostInputs {
   int queries = 0;
   int keys = 0;
   int heads = 0;
-  std::vector<uint8_t> q;               // (Q, H, 128)
-  std::vector<uint8_t> k;               // (N, 128)
+  int dim = kDim;
+  std::vector<uint8_t> q;               // (Q, H, D)
+  std::vector<uint8_t> k;               // (N, D)
   std::vector<float> k_scale;           // (N)
   std::vector<float> weights;           // (Q, H)
   std::vector<int32_t> k_start, k_end;  // (Q)
@@ -89,6 +91,26 @@ inline HostInputs make_dial(int queries, int heads, const std::vector<float>& va
   return inputs;
 }
 
+/// The same inputs with only the first `dim` coordinates, or with zeros behind them.
+inline HostInputs with_dim(const HostInputs& from, int dim) {
+  HostInputs inputs = from;
+  inputs.dim = dim;
+  const auto copy = [&](const std::vector<uint8_t>& rows) {
+    const size_t count = rows.size() / static_cast<size_t>(from.dim);
+    std::vector<uint8_t> out(count * static_cast<size_t>(dim), 0);
+    for (size_t row = 0; row < count; ++row) {
+      for (int d = 0; d < std::min(dim, from.dim); ++d) {
+        out[row * static_cast<size_t>(dim) + static_cast<size_t>(d)] =
+            rows[row * static_cast<size_t>(from.dim) + static_cast<size_t>(d)];
+      }
+    }
+    return out;
+  };
+  inputs.q = copy(from.q);
+  inputs.k = copy(from.k);
+  return inputs;
+}
+
 inline void make_causal(HostInputs& inputs) {
   for (int row = 0; row < inputs.queries; ++row) {
     inputs.k_end[row] = inputs.keys - inputs.queries + row + 1;
@@ -128,13 +150,13 @@ struct DeviceInputs {
     problem.num_queries = host.queries;
     problem.num_keys = host.keys;
     problem.num_heads = host.heads;
-    problem.head_dim = kDim;
+    problem.head_dim = host.dim;
     problem.topk = topk;
     problem.page_size = 64;
     problem.q = q.get();
-    problem.q_stride = static_cast<int64_t>(host.heads) * kDim;
+    problem.q_stride = static_cast<int64_t>(host.heads) * host.dim;
     problem.k = k.get();
-    problem.k_stride = kDim;
+    problem.k_stride = host.dim;
     problem.k_scale = k_scale.get();
     problem.weights = weights.get();
     problem.weights_stride = host.heads;
