@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "args.hpp"
+#include "bench.hpp"
 #include "bench_cell.hpp"
 #include "bench_input.hpp"
 #include "bench_report.hpp"
 #include "commands.hpp"
+#include "device/device.hpp"
 #include "engine_options.hpp"
 #include "failure.hpp"
 #include "io/output_file.hpp"
@@ -31,24 +33,7 @@ namespace {
 constexpr std::int32_t kMostRepetitions = 1000;
 constexpr std::int64_t kMostKeys = std::numeric_limits<std::int32_t>::max();
 
-struct BenchArgs {
-  std::vector<std::string> files, specs, modes, peers;
-  std::vector<std::int64_t> keys;
-  std::vector<int> heads;
-  std::int64_t rows = 256;  // groups of 128 on two threads, as in a call of serving size
-  std::int32_t topk = 2048;
-  std::string json;
-  bench::CellOptions cell;
-  bool no_sgemm = false;
-};
-
 constexpr std::array<const char*, 6> kModes = {"base", "full", "sgemm", "screen", "auto", "dosa"};
-
-/// Whether a mode is asked for: all but `screen` where nothing is.
-bool wanted(const BenchArgs& args, const std::string& mode) {
-  if (args.modes.empty()) return mode != "screen";
-  return std::ranges::find(args.modes, mode) != args.modes.end();
-}
 
 std::vector<bench::Contender> contenders(const BenchArgs& args, int heads, bool sgemm,
                                          const std::vector<bench::Peer>& peers) {
@@ -71,8 +56,42 @@ std::vector<bench::Contender> contenders(const BenchArgs& args, int heads, bool 
   return all;
 }
 
-/// The lengths at which an input is measured: those asked for that it has, or powers of two and
-/// all.
+int run_bench(BenchArgs args) {
+  if (args.cell.threads == 0) args.cell.threads = EngineArgs().resolved().threads;
+  check_inputs(args);
+  const std::vector<bench::Peer> peers(args.peers.begin(), args.peers.end());
+  const std::unique_ptr<io::OutputFile> json =
+      args.json.empty() ? nullptr : std::make_unique<io::OutputFile>(args.json);
+  const bench::DenseSgemm sgemm;
+  bench::CellRunner runner(sgemm, args.cell);
+  const bool with_sgemm = sgemm.available() && !args.no_sgemm;
+  const nlohmann::ordered_json head = bench_header(args.cell, sgemm.config());
+  std::vector<bench::Cell> cells;
+  for (const StudySource& source : sources(args)) {
+    const StudyInput input = source.load();
+    if (cells.empty()) fmt::print("{}", bench_head(head));
+    for (const std::int64_t rows : args.rows) {
+      for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
+        const io::ProblemPart part = io::cut(input.problem, rows, keys);
+        cells.push_back(runner.run(input, part.problem,
+                                   contenders(args, part.problem.num_heads, with_sgemm, peers)));
+        fmt::print("{}", bench_lines(cells.back(), args.cell.cpu_clock));
+        std::fflush(stdout);
+      }
+    }
+  }
+  fmt::print("\n{}", bench_summary(cells, args.cell.cpu_clock));
+  if (json != nullptr) json->commit(bench_json(head, cells, args.cell.cpu_clock).dump(1) + '\n');
+  return 0;
+}
+
+}  // namespace
+
+bool wanted(const BenchArgs& args, const std::string& mode) {
+  if (args.modes.empty()) return mode != "screen";
+  return std::ranges::find(args.modes, mode) != args.modes.end();
+}
+
 std::vector<std::int64_t> lengths(const BenchArgs& args, std::int64_t keys) {
   std::vector<std::int64_t> chosen;
   if (args.keys.empty()) {
@@ -85,46 +104,24 @@ std::vector<std::int64_t> lengths(const BenchArgs& args, std::int64_t keys) {
   return chosen;
 }
 
-int run_bench(BenchArgs args) {
+std::vector<StudySource> sources(const BenchArgs& args) {
+  const std::int64_t keys = args.keys.empty() ? kBenchKeys : *std::ranges::max_element(args.keys);
+  const std::int64_t rows = *std::ranges::max_element(args.rows);
+  return bench_sources(args.files, args.specs, {rows, keys}, args.topk);
+}
+
+void check_inputs(const BenchArgs& args) {
   if (args.files.empty() && args.specs.empty()) {
     throw Failure("arguments", "no input", "files or --gen");
   }
-  if (args.cell.threads == 0) args.cell.threads = EngineArgs().resolved().threads;
   // What all others are compared with, in speed and in ids.
   if (!wanted(args, "base") && !wanted(args, "full")) {
     throw Failure("--modes", fmt::format("{}", fmt::join(args.modes, ",")), "base or full with it");
   }
-  const std::vector<bench::Peer> peers(args.peers.begin(), args.peers.end());
-  const std::int64_t longest =
-      args.keys.empty() ? kBenchKeys : *std::ranges::max_element(args.keys);
-  const std::unique_ptr<io::OutputFile> json =
-      args.json.empty() ? nullptr : std::make_unique<io::OutputFile>(args.json);
   for (const std::string& file : args.files) {  // all of them are there, before hours have passed
     static_cast<void>(io::Trace::open(file));
   }
-  const bench::DenseSgemm sgemm;
-  bench::CellRunner runner(sgemm, args.cell);
-  const bool with_sgemm = sgemm.available() && !args.no_sgemm;
-  const nlohmann::ordered_json head = bench_header(args.cell, sgemm.config());
-  std::vector<bench::Cell> cells;
-  for (const StudySource& source :
-       bench_sources(args.files, args.specs, {args.rows, longest}, args.topk)) {
-    const StudyInput input = source.load();
-    if (cells.empty()) fmt::print("{}", bench_head(head));
-    for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
-      const io::ProblemPart part = io::cut(input.problem, args.rows, keys);
-      cells.push_back(runner.run(input, part.problem,
-                                 contenders(args, part.problem.num_heads, with_sgemm, peers)));
-      fmt::print("{}", bench_lines(cells.back(), args.cell.cpu_clock));
-      std::fflush(stdout);
-    }
-  }
-  fmt::print("\n{}", bench_summary(cells, args.cell.cpu_clock));
-  if (json != nullptr) json->commit(bench_json(head, cells, args.cell.cpu_clock).dump(1) + '\n');
-  return 0;
 }
-
-}  // namespace
 
 void add_bench(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand(
@@ -134,6 +131,7 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->type_name("");
   command->add_option("--gen", args->specs, "Made inputs: what follows `dosa gen`, as for `study`")
       ->type_name("SPEC");
+  add_backend(*command, args->backend);
   command->add_option("--keys", args->keys, "Lengths; those over an input's are left out")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, kMostKeys))
@@ -146,11 +144,12 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(kModes.begin(), kModes.end())))
       ->type_name("NAME,...");
-  command
-      ->add_option("--peer", args->peers,
-                   "A shared library to time as well: it has dosa_bench_peer_topk()")
+  command->add_option("--peer", args->peers, "A shared library to time as well (docs/report.md)")
       ->type_name("NAME=FILE");
-  add_integer(*command, "--rows", args->rows, 1, kMostKeys, "Query rows, the last ones");
+  command->add_option("--rows", args->rows, "Query rows, the last ones (default: 256)")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, kMostKeys))
+      ->type_name("INT,...");
   add_integer(*command, "-k,--topk", args->topk, 1, DOSA_MAX_TOPK, "Keys to select per query");
   add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
   add_integer(*command, "--repeat", args->cell.repetitions, 1, kMostRepetitions,
@@ -168,7 +167,9 @@ void add_bench(CLI::App& app, Action& chosen) {
   command->add_flag("--memory", args->cell.memory,
                     "Measure the peak of resident memory of one more call of each");
   command->add_option("--json", args->json, "Write every sample to this file")->type_name("FILE");
-  command->callback([args, &chosen] { chosen = [args] { return run_bench(*args); }; });
+  command->callback([args, &chosen] {
+    chosen = [args] { return args->backend == kCuda ? bench_on_device(*args) : run_bench(*args); };
+  });
 }
 
 }  // namespace dosa::cli

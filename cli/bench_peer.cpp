@@ -11,12 +11,11 @@
 
 namespace dosa::bench {
 
-Peer::Peer(const std::string& spec) {
+PeerFunction load_peer(const std::string& spec, const char* function) {
   const std::size_t equals = spec.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw cli::Failure("--peer", io::printable(spec), "NAME=FILE");
   }
-  name_ = spec.substr(0, equals);
   std::string file = spec.substr(equals + 1);
   // Without a slash the loader would search the system's folders instead.
   if (file.find('/') == std::string::npos) file.insert(0, "./");
@@ -24,11 +23,18 @@ Peer::Peer(const std::string& spec) {
   if (library == nullptr) {
     throw cli::Failure("--peer", io::printable(dlerror()), "a shared library that loads");
   }
-  topk_ = reinterpret_cast<TopK>(dlsym(library, "dosa_bench_peer_topk"));
-  if (topk_ == nullptr) {
+  void* const found = dlsym(library, function);
+  if (found == nullptr) {
     throw cli::Failure("--peer", io::printable(file) + " without it",
-                       "a library with dosa_bench_peer_topk()");
+                       std::string("a library with ") + function + "()");
   }
+  return {spec.substr(0, equals), found};
+}
+
+Peer::Peer(const std::string& spec) {
+  const PeerFunction found = load_peer(spec, "dosa_bench_peer_topk");
+  name_ = found.name;
+  topk_ = reinterpret_cast<TopK>(found.address);
 }
 
 void Peer::topk(const dosa_problem& problem, int threads, std::int32_t* ids) const {

@@ -17,10 +17,19 @@
 
 namespace dosa::bench {
 
+/// A function of a peer's library, which stays loaded until the process ends.
+struct PeerFunction {
+  std::string name;  // of the peer
+  void* address;
+};
+
+/// `spec`: NAME=FILE.
+/// Throws: cli::Failure where the library cannot be loaded or has no such function.
+[[nodiscard]] PeerFunction load_peer(const std::string& spec, const char* function);
+
 class Peer {
  public:
-  /// `spec`: NAME=FILE. The library stays loaded until the process ends.
-  /// Throws: cli::Failure where it cannot be loaded or has no such function.
+  /// As load_peer().
   explicit Peer(const std::string& spec);
 
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -42,10 +42,13 @@ constexpr std::array<Choice, 3> kStatistics = {{{"hard", DOSA_STATISTICS_HARD},
                                                 {"random", DOSA_STATISTICS_RANDOM},
                                                 {"seeds", DOSA_STATISTICS_SEEDS}}};
 
+constexpr std::array<Choice, 2> kBackends = {{{"cpu", kCpu}, {"cuda", kCuda}}};
+
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kLeastWorkspaceMib = 16;
 constexpr std::int64_t kMostWorkspaceMib = std::int64_t{1} << 20;
 constexpr int kMibShift = 20;
+constexpr std::uint64_t kDeviceWorkspace = std::uint64_t{2} << 30;  // dosa_cuda_options_init()
 
 /// What OpenMP would start; asked for explicitly so that the reports can say it.
 std::int32_t default_threads() {
@@ -95,6 +98,12 @@ dosa_options EngineArgs::resolved() const {
   return result;
 }
 
+dosa_options EngineArgs::resolved_for_device() const {
+  dosa_options result = resolved();
+  if (result.workspace_limit == options.workspace_limit) result.workspace_limit = kDeviceWorkspace;
+  return result;
+}
+
 dosa_problem EngineArgs::problem(const io::Trace& from) const {
   dosa_problem result = from.problem();
   result.topk = topk;
@@ -103,6 +112,11 @@ dosa_problem EngineArgs::problem(const io::Trace& from) const {
                   fmt::format("at most H = {}", result.num_heads));
   }
   return result;
+}
+
+void add_backend(CLI::App& app, std::int32_t& backend) {
+  add_choice(app, "--backend", kBackends, backend,
+             "Engine: this processor, scores of model ieee, or a Hopper GPU, scores of model sm90");
 }
 
 void add_engine_options(CLI::App& app, EngineArgs& args) {

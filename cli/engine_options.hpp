@@ -22,14 +22,24 @@ struct EngineArgs {
   std::int32_t topk = 2048;
   std::int64_t workspace_mib = 0;
   bool no_projection = false;
+  std::int32_t backend = 0;  // Backend
   dosa_options options{};
 
   /// The options as the library takes them; the number of threads is filled in.
   [[nodiscard]] dosa_options resolved() const;
 
+  /// The same for the device, which has a workspace limit of its own where none was asked for.
+  [[nodiscard]] dosa_options resolved_for_device() const;
+
   /// The trace's problem with K set.  Throws: Failure where more heads are to be retained than are.
   [[nodiscard]] dosa_problem problem(const io::Trace& from) const;
 };
+
+/// Which engine answers.
+enum Backend : std::int32_t { kCpu, kCuda };
+
+/// Declares --backend.
+void add_backend(CLI::App& app, std::int32_t& backend);
 
 /// Declares TRACE and the options; `args` must outlive the parsing.
 void add_engine_options(CLI::App& app, EngineArgs& args);

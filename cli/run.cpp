@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "device/device.hpp"
 #include "engine_options.hpp"
 #include "failure.hpp"
 #include "io/error.hpp"
 #include "io/output_file.hpp"
 #include "io/trace.hpp"
 #include "progress.hpp"
+#include "run.hpp"
 #include "table.hpp"
 
 namespace dosa::cli {
@@ -22,39 +24,10 @@ namespace {
 
 constexpr std::uint64_t kHeaderAllowance = 4096;  // more than the header of a result takes
 
-struct RunArgs {
-  EngineArgs engine;
-  std::string out;
-  bool scores = false;
-  bool json = false;
-};
-
-/// The answer of one call, (Q, K) each.
-struct Answer {
-  std::vector<std::int32_t> indices;
-  std::vector<float> scores;
+/// The answer of one call.
+struct Answer : Selection {
   dosa_stats stats{};
 };
-
-/// Opens the output, so that a bad name or a full disk shows before anything is computed.
-std::unique_ptr<io::OutputFile> open_output(const RunArgs& args, const dosa_problem& problem) {
-  if (args.out.empty()) {
-    if (args.scores) {
-      throw Failure("--scores", "no --out", "a file to write the scores to");
-    }
-    return nullptr;
-  }
-  std::error_code ignored;
-  if (std::filesystem::equivalent(args.out, args.engine.trace, ignored)) {
-    throw Failure("--out", "the trace itself", "another file");
-  }
-  auto output = std::make_unique<io::OutputFile>(args.out);
-  const auto cells =
-      static_cast<std::uint64_t>(problem.num_queries) * static_cast<std::uint64_t>(problem.topk);
-  const std::uint64_t cell_bytes = sizeof(std::int32_t) + (args.scores ? sizeof(float) : 0);
-  output->reserve(cells * cell_bytes + kHeaderAllowance);
-  return output;
-}
 
 Answer compute(const dosa_problem& problem, dosa_options options, bool with_scores) {
   std::vector<std::byte> workspace = make_workspace(problem, options);
@@ -158,12 +131,7 @@ int run(const RunArgs& args) {
   check(dosa_workspace_bytes(&problem, &options, &bytes));  // refuses what cannot be run
   const std::unique_ptr<io::OutputFile> output = open_output(args, problem);
   const Answer answer = compute(problem, options, args.scores);
-  if (output != nullptr) {
-    const nlohmann::ordered_json words = options_json(options);
-    output->commit(io::result_tensors(problem.num_queries, problem.topk, answer.indices.data(),
-                                      args.scores ? answer.scores.data() : nullptr),
-                   {{"model", "ieee"}, {"form", words["form"]}, {"order", words["order"]}});
-  }
+  if (output != nullptr) commit_output(*output, args, problem, options, "ieee", answer);
   if (args.json) {
     print_json(args, problem, options, answer.stats);
   } else {
@@ -174,15 +142,45 @@ int run(const RunArgs& args) {
 
 }  // namespace
 
+std::unique_ptr<io::OutputFile> open_output(const RunArgs& args, const dosa_problem& problem) {
+  if (args.out.empty()) {
+    if (args.scores) {
+      throw Failure("--scores", "no --out", "a file to write the scores to");
+    }
+    return nullptr;
+  }
+  std::error_code ignored;
+  if (std::filesystem::equivalent(args.out, args.engine.trace, ignored)) {
+    throw Failure("--out", "the trace itself", "another file");
+  }
+  auto output = std::make_unique<io::OutputFile>(args.out);
+  const auto cells =
+      static_cast<std::uint64_t>(problem.num_queries) * static_cast<std::uint64_t>(problem.topk);
+  const std::uint64_t cell_bytes = sizeof(std::int32_t) + (args.scores ? sizeof(float) : 0);
+  output->reserve(cells * cell_bytes + kHeaderAllowance);
+  return output;
+}
+
+void commit_output(io::OutputFile& output, const RunArgs& args, const dosa_problem& problem,
+                   const dosa_options& options, const char* model, const Selection& answer) {
+  const nlohmann::ordered_json words = options_json(options);
+  output.commit(io::result_tensors(problem.num_queries, problem.topk, answer.indices.data(),
+                                   args.scores ? answer.scores.data() : nullptr),
+                {{"model", model}, {"form", words["form"]}, {"order", words["order"]}});
+}
+
 void add_run(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("run", "Select the K best keys of every query");
   const auto args = std::make_shared<RunArgs>();
   add_engine_options(*command, args->engine);
+  add_backend(*command, args->engine.backend);
   command->add_option("--out", args->out, "Write indices, I32 [Q, K], to this safetensors file")
       ->type_name("FILE");
   command->add_flag("--scores", args->scores, "Write scores, F32 [Q, K], as well");
   command->add_flag("--json", args->json, "Print the report as JSON");
-  command->callback([args, &chosen] { chosen = [args] { return run(*args); }; });
+  command->callback([args, &chosen] {
+    chosen = [args] { return args->engine.backend == kCuda ? run_on_device(*args) : run(*args); };
+  });
 }
 
 }  // namespace dosa::cli

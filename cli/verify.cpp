@@ -4,19 +4,16 @@
 #include <memory>
 
 #include "commands.hpp"
+#include "device/device.hpp"
 #include "engine_options.hpp"
 #include "failure.hpp"
 #include "io/trace.hpp"
 #include "progress.hpp"
 #include "table.hpp"
+#include "verify.hpp"
 
 namespace dosa::cli {
 namespace {
-
-struct VerifyArgs {
-  EngineArgs engine;
-  bool json = false;
-};
 
 nlohmann::ordered_json report_json(const VerifyArgs& args, const dosa_problem& problem,
                                    const dosa_options& options, const dosa_verification& found) {
@@ -108,8 +105,13 @@ void add_verify(CLI::App& app, Action& chosen) {
       "verify", "Compare with every key scored, and audit every rejection; exit code 1 if wrong");
   const auto args = std::make_shared<VerifyArgs>();
   add_engine_options(*command, args->engine);
+  add_backend(*command, args->engine.backend);
   command->add_flag("--json", args->json, "Print the report as JSON");
-  command->callback([args, &chosen] { chosen = [args] { return verify(*args); }; });
+  command->callback([args, &chosen] {
+    chosen = [args] {
+      return args->engine.backend == kCuda ? verify_on_device(*args) : verify(*args);
+    };
+  });
 }
 
 }  // namespace dosa::cli

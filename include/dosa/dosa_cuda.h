@@ -64,6 +64,33 @@ typedef struct dosa_cuda_counters {
 DOSA_API dosa_status dosa_cuda_read_counters(const void* workspace, dosa_cuda_counters* counters,
                                              void* stream);
 
+typedef struct dosa_cuda_verification {
+  size_t struct_size; /* sizeof(dosa_cuda_verification), set by the caller */
+  int64_t rows;
+  int64_t rows_different;  /* rows whose answer is not the best keys by score, lower ids first */
+  int64_t first_different; /* the first such row, or -1 */
+  int64_t visible;         /* (row, key) pairs, the key in the row's window */
+  int64_t bounded;         /* of them with a bound; the others are never rejected */
+  int64_t rejected;        /* bounded pairs that the row's K-th score rejects */
+  int64_t violations; /* bounded pairs that a threshold equal to their own score would reject */
+  double min_margin;  /* smallest distance of a bound U to where its score s would reject it;
+                         below U - s by about 2^-21 |s|; +Inf where none is bounded */
+  int64_t witness_row, witness_key; /* where it was seen, or -1 */
+  float witness_bound, witness_score;
+  float most_used; /* largest share of a pair's allowance (E |k| + C) k_scale that its score needed;
+                      above 1 only where the bound is below the score */
+  int64_t used_row, used_key; /* where it was seen, or -1 */
+  double seconds;
+} dosa_cuda_verification;
+
+/* The audit: the bound of every visible pair, computed as screening does, against its score, and
+ * the answers of dosa_cuda_topk under these options, ids and score bits, against every key's score.
+ * Returns DOSA_CERTIFICATE when a bound was violated or an answer is wrong; the report is filled
+ * either way. It allocates device memory (up to 4 GiB more than the call), works on the default
+ * stream and waits. Forced tokens are refused with DOSA_UNSUPPORTED. */
+DOSA_API dosa_status dosa_cuda_verify(const dosa_problem* problem, const dosa_options* options,
+                                      dosa_cuda_verification* report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -410,6 +410,11 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
   run.mark("end");
 }
 
+int cuda_screen_rows(const dosa_problem& problem, const dosa_options& options) {
+  const CudaShape shape = make_cuda_shape(problem, options);
+  return shape.path == CudaPath::kScreen ? shape.screen_rows : 0;
+}
+
 void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
                  int64_t row_end, float* scores, int64_t scores_stride, void* workspace,
                  cudaStream_t stream) {

@@ -23,6 +23,9 @@ struct PhaseHook {
 void cuda_topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,
                void* workspace, cudaStream_t stream, PhaseHook hook = {});
 
+/// Screening rows R' per query; 0 where the options screen nothing at this shape.
+int cuda_screen_rows(const dosa_problem& problem, const dosa_options& options);
+
 /// Enqueues the scores of rows [row_begin, row_end). Throws: gpu::CudaError where a launch fails
 void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
                  int64_t row_end, float* scores, int64_t scores_stride, void* workspace,

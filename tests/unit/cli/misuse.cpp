@@ -56,6 +56,14 @@ class Misuse : public CommandTest {
 TEST_F(Misuse, ProbeWithoutCuda) {
   refuse({"probe"}, "probe: found a build without CUDA, expected one configured with");
 }
+
+TEST_F(Misuse, BackendWithoutCuda) {
+  for (const char* command : {"run", "verify", "bench"}) {
+    refuse({command, file("good"), "--backend", "cuda"},
+           "--backend: found cuda in a build without CUDA, expected cpu, or a build configured");
+  }
+  refuse({"run", file("good"), "--backend", "gpu"}, "--backend: found 'gpu', expected");
+}
 #endif
 
 TEST_F(Misuse, Arguments) {
