@@ -267,10 +267,12 @@ __device__ float aggregate(const PlanParams& params, RowWork& shared, const floa
   return error;
 }
 
-/// fp32 roundings of both chains: at most 64 of them, each 2^-24 of the sum of magnitudes.
+/// fp32 roundings of both chains: at most 64 of them, each 2^-24 of the sum of magnitudes. +Inf
+/// where a chain might overflow on some key: then nothing is pruned.
 __device__ float rounding_guard(const PlanParams& params, RowWork& shared, float allowance,
                                 float magnitude) {
   constexpr float kRoundings = 0x1p-18f;
+  constexpr float kMostSize = 0x1p63f;     // times |k| or |k| scale of prunable keys: below 2^127
   constexpr float kUnderflow = 0x1p-120f;  // per unit of |k| >= 2^-9: subnormal products
   const int thread = static_cast<int>(threadIdx.x);
   float own = 0.0f;
@@ -281,6 +283,7 @@ __device__ float rounding_guard(const PlanParams& params, RowWork& shared, float
     own = __fmaf_ru(fabsf(shared.folded[thread]), shared.norm[shared.slot_head[thread]], own);
   }
   const float sizes = __fadd_ru(sum_up(shared, own), __fadd_ru(allowance, magnitude));
+  if (!(sizes < kMostSize)) return __int_as_float(0x7f800000);
   return __fmaf_ru(kRoundings, sizes, kUnderflow);
 }
 

@@ -22,9 +22,12 @@ __device__ float squares_up(uint32_t codes, float sum) {
   return sum;
 }
 
+/// |k| < 2^13, so |k| times the largest of these scales stays below 2^64: with what plan asks of a
+/// row (kMostSize) no score overflows on the way, and a finite bound means a finite score.
 __device__ bool prunable_scale(float scale) {
   constexpr float kLeastNormal = 0x1p-126f;
-  return scale >= kLeastNormal && scale < __int_as_float(0x7f800000);
+  constexpr float kMost = 0x1p51f;
+  return scale >= kLeastNormal && scale < kMost;
 }
 
 __global__ void __launch_bounds__(kKeyThreads)

@@ -125,6 +125,13 @@ void check_special() {
   check_modes("rising", make_dial(4, 32, rising, 1.0f), 2048, kAllModes);
   std::reverse(rising.begin(), rising.end());
   check_modes("falling", make_dial(4, 64, rising, 1.0f), 2048, kAllModes);
+  for (const float size : {1e35f, 1e36f, 1e37f}) {  // terms, sums and scaled sums that overflow
+    HostInputs huge = make_real(70, 40000, 32, 16);
+    for (float& weight : huge.weights) weight *= size;
+    check_modes("huge", huge, 512, {DOSA_MODE_DOSA});
+    for (float& scale : huge.k_scale) scale *= 1e35f / size;
+    check_modes("huge scales", huge, 512, {DOSA_MODE_DOSA});
+  }
   HostInputs odd = make_real(70, 66000, 32, 12);
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
