@@ -34,8 +34,9 @@ expect() { # WHAT COMMAND...: the command succeeds
 
 for input in real wide int model; do
   for topk in 50 2048; do
+    [ $topk = 50 ] && [ $input = wide ] && continue
     first=
-    for mode in 'base 0' 'full 0' 'auto 0' 'dosa 6' 'dosa 14' 'dosa 22' 'dosa 30'; do
+    for mode in 'base 0' 'full 0' 'auto 0' 'dosa 6' 'dosa 14' 'dosa 22'; do
       read -r name heads <<<"$mode"
       out=$folder/$input.$name.$heads
       expect "run $input $mode" "$command" run "$folder/$input.in" --backend cuda --scores \
