@@ -39,8 +39,9 @@ __device__ int2 window_of(const AuditRows& params, int row) {
   return make_int2(begin, max(begin, end));
 }
 
+/// The same bits, but for the sign of zero and what a NaN carries: neither is part of the order.
 __device__ bool same_score(float a, float b) {
-  return __float_as_uint(a) == __float_as_uint(b) || (a != a && b != b);
+  return numeric::order_code(a) == numeric::order_code(b);
 }
 
 /// The answer's form, and its last record: ids ascend inside the window, scores are the keys' own.

@@ -18,6 +18,7 @@ import pytest
 from dosa.report import measure as measuring
 from dosa.report.__main__ import INCOMPLETE, MISUSE, SUCCESS, main, report
 from dosa.report.plan import FULL, QUICK, Cell, Scale, cells
+from dosa.report.plan_device import DEVICE_FULL, DEVICE_QUICK, device_cells
 from dosa.report.raw import Store
 
 TINY = replace(
@@ -83,7 +84,7 @@ class Page(HTMLParser):
 def measured(tmp_path_factory: pytest.TempPathFactory, trace_path: Path) -> Path:
     """A report of a tiny grid, with a trace."""
     folder = tmp_path_factory.mktemp("report")
-    assert report(folder, Store(folder / "raw"), tiny(trace_path)) == SUCCESS
+    assert make(folder, Store(folder / "raw"), tiny(trace_path)) == SUCCESS
     return folder
 
 
@@ -94,6 +95,10 @@ def copied(measured: Path, tmp_path: Path) -> Path:
     for path in (measured / "raw").iterdir():
         (tmp_path / "raw" / path.name).write_bytes(path.read_bytes())
     return tmp_path
+
+
+def make(folder: Path, store: Store, scale: Scale) -> int:
+    return report(folder, store, cells(scale), scale=scale.name)
 
 
 def tiny(trace_path: Path) -> Scale:
@@ -206,11 +211,11 @@ def test_resuming_measures_only_what_is_missing(
 
     monkeypatch.setattr(measuring, "_run", counted)
     store = Store(copied / "raw")
-    assert report(copied, store, tiny(trace_path)) == SUCCESS
+    assert make(copied, store, tiny(trace_path)) == SUCCESS
     assert ran == []
     lost = next(iter((copied / "raw").glob("grid-*.json")))
     lost.unlink()
-    assert report(copied, store, tiny(trace_path)) == SUCCESS
+    assert make(copied, store, tiny(trace_path)) == SUCCESS
     assert ran == [lost.stem]
 
 
@@ -253,14 +258,14 @@ def test_builds_are_not_mixed(
     monkeypatch.setattr(measuring, "build_facts", lambda *_: {"sha256": "0" * 64})
     next(iter((copied / "raw").glob("grid-*.json"))).unlink()
     with pytest.raises(measuring.MeasureError, match="another build"):
-        report(copied, Store(copied / "raw"), tiny(trace_path))
+        make(copied, Store(copied / "raw"), tiny(trace_path))
 
 
 def test_failures_do_not_stop_the_others(
     copied: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     scale = replace(TINY, traces=(str(tmp_path / "absent.safetensors"),))
-    assert report(copied, Store(copied / "raw"), scale) == INCOMPLETE
+    assert make(copied, Store(copied / "raw"), scale) == INCOMPLETE
     errors = capsys.readouterr().err
     assert "trace-0-absent: dosa ended with 2" in errors
     assert (copied / "index.html").is_file()
@@ -281,3 +286,71 @@ def test_plans_have_what_the_documents_say() -> None:
     assert sum(cell.section == "grid" for cell in full) == 3 * 2 * 7
     assert sum(cell.estimate for cell in full) < 3600
     assert sum(cell.estimate for cell in quick) < 600
+    device, short = device_cells(DEVICE_FULL), device_cells(DEVICE_QUICK)
+    for plan in (device, short):
+        assert len({cell.name for cell in plan}) == len(plan)
+    assert len(DEVICE_FULL.grid_keys) * len(DEVICE_FULL.grid_queries) * 3 == 60
+    assert sum(cell.section == "map" for cell in device) * 6 == 252
+    assert sum(cell.estimate for cell in short) < 240
+
+
+def test_a_page_of_a_gpu(tmp_path: Path) -> None:
+    """Made results of the device's plan: every section that it has is on the page."""
+    store = Store(tmp_path / "raw")
+    scale = replace(DEVICE_QUICK, traces=("somewhere/code.safetensors",))
+    planned = device_cells(scale)
+    for cell in planned:
+        store.write(cell, made_facts(), made_result(cell))
+    store.write_plan(scale.name, planned)
+    assert report(tmp_path, store, None) == SUCCESS
+    page = Page((tmp_path / "index.html").read_text())
+    assert {"grid", "traces", "ablation", "map", "crossover", "memory", "phases"} <= set(page.names)
+    assert "figure-phases" in page.names
+    assert "components" not in page.names
+    for words in ("a card of a test", "4 TB/s", "1200 TFLOP/s", "1500 to 1500 MHz", "sm90"):
+        assert words in page.text
+    # full takes 200 ms and its floor is 100, dosa 60 over 20 + 10.
+    assert "2.00" in page.text
+    assert "Not measured." not in page.text
+
+
+def made_facts() -> dict[str, Any]:
+    state = {"load_1min": 1.0, "gpu": {"mhz": 1500.0, "watts": 600.0}}
+    return {
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 1.5,
+        "machine": {"processor": "a processor", "processors": 2, "usable": 2},
+        "state": [state, state],
+        "build": {"sha256": "0" * 64},
+    }
+
+
+def made_result(cell: Cell) -> dict[str, Any]:
+    words = list(cell.command)
+    option = {name: words[words.index(name) + 1] for name in ("--keys", "--rows", "--modes")}
+    made = words[words.index("--gen") + 1] if "--gen" in words else "code.safetensors"
+    entries = [
+        {
+            **{"input": made, "source": "made", "domain": "en", "layer": 2, "seed": 1},
+            **{"Q": int(rows), "N": int(keys), "H": 32, "D": 128, "K": 2048},
+            "modes": [made_mode(mode) for mode in option["--modes"].split(",")],
+        }
+        for rows in option["--rows"].split(",")
+        for keys in option["--keys"].split(",")
+    ]
+    ceilings = {
+        "copy": {"how": "copied", "rates": [4e12]},
+        "product": {"how": "multiplied", "rates": [1.2e15]},
+    }
+    return {"backend": "cuda", "device": "a card of a test", "ceilings": ceilings, "cells": entries}
+
+
+def made_mode(name: str) -> dict[str, Any]:
+    screens = name in ("auto", "dosa", "screen")
+    phases = {"screen": [0.04], "refine": [0.02]} if screens else {"dense": [0.2]}
+    return {
+        **{"mode": name, "heads": 6 if screens else 0, "workspace_bytes": 1 << 30},
+        **{"wall_s": [0.06, 0.061] if screens else [0.2, 0.201], "visible": 1000},
+        **{"screening_rows": 8 if screens else 0, "refined_pairs": 20.0, "phases_s": phases},
+        "floors_s": {"every_key": 0.1, "screen": 0.02, "refine": 0.01, "bytes": 0.001},
+    }

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from dosa.report.data import Data
 from dosa.report.measure import MeasureError, measure
-from dosa.report.plan import FULL, QUICK, Scale, cells
+from dosa.report.plan import FULL, QUICK, Cell, cells
+from dosa.report.plan_device import DEVICE_FULL, DEVICE_QUICK, device_cells
 from dosa.report.raw import RawError, Store
 from dosa.report.write import write
 
@@ -23,14 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     folder = Path(args.output)
     store = Store(folder / "raw")
-    scale = replace(
-        QUICK if args.quick else FULL,
-        threads=args.threads,
-        traces=tuple(args.trace),
-        peers=tuple(args.peer),
-    )
+    name, planned = _plan(args)
     try:
-        return report(folder, store, None if args.from_raw else scale, commit=args.commit)
+        return report(
+            folder, store, None if args.from_raw else planned, scale=name, commit=args.commit
+        )
     except (MeasureError, RawError, OSError) as error:
         print(f"dosa.report: {error}", file=sys.stderr)
         return MISUSE
@@ -39,17 +37,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def report(folder: Path, store: Store, scale: Scale | None, *, commit: str | None = None) -> int:
-    """Measure a scale, or nothing where it is None, and write the page of what is there.
+def _plan(args: argparse.Namespace) -> tuple[str, list[Cell]]:
+    """Return the scale's name and its cells."""
+    traces, peers = tuple(args.trace), tuple(args.peer)
+    if args.backend == "cuda":
+        chosen = DEVICE_QUICK if args.quick else DEVICE_FULL
+        device = replace(chosen, traces=traces, peers=peers)
+        return device.name, device_cells(device)
+    scale = QUICK if args.quick else FULL
+    scale = replace(scale, threads=args.threads, traces=traces, peers=peers)
+    return scale.name, cells(scale)
+
+
+def report(
+    folder: Path,
+    store: Store,
+    planned: list[Cell] | None,
+    *,
+    scale: str = "",
+    commit: str | None = None,
+) -> int:
+    """Measure a plan, or nothing where it is None, and write the page of what is there.
 
     Returns
     -------
     int
         SUCCESS, or INCOMPLETE where a cell of the plan is missing.
     """
-    if scale is not None:
-        planned = cells(scale)
-        store.write_plan(scale.name, planned)
+    if planned is not None:
+        store.write_plan(scale, planned)
         measure(store, planned, commit=commit)
     name, planned = store.read_plan()
     data = Data.load(store, name, planned)
@@ -70,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="where everything goes"
+    )
+    parser.add_argument(
+        "--backend", choices=("cpu", "cuda"), default="cpu", help="which engine is measured"
     )
     parser.add_argument("--quick", action="store_true", help="minutes instead of an hour")
     parser.add_argument(

@@ -11,6 +11,7 @@ from html import escape
 from dosa.report.statistics import Range
 
 _WIDTH = 760
+_LEGEND_PARTS = 6  # names in a line of the legend of parts
 _LETTER = 6.6  # width of a letter at the text's size, on the safe side
 _SERIES = {"base": 0, "full": 1, "screen": 2, "auto": 3, "dosa": 4, "sgemm": 5}
 
@@ -87,6 +88,59 @@ def bar_chart(
         y += 8
     body.append(_text((left + _WIDTH) / 2, y + 8, axis, "middle", "axis"))
     return _svg(title, y + 18, body)
+
+
+def stacked_bars(
+    title: str,
+    axis: str,
+    rows: Sequence[tuple[str, tuple[Sequence[tuple[str, float]], float]]],
+) -> str:
+    """Draw bars of parts, one row each, with a mark at the row's floor where it is above 0."""
+    names = list(dict.fromkeys(name for _, (parts, _) in rows for name, _ in parts))
+    left = max(len(label) for label, _ in rows) * _LETTER + 14
+    highest = max(max(sum(value for _, value in parts), floor) for _, (parts, floor) in rows)
+    lines = -(-len(names) // _LEGEND_PARTS)
+    body = [
+        _shades(names[n * _LEGEND_PARTS : (n + 1) * _LEGEND_PARTS], n * _LEGEND_PARTS, 18.0 * n)
+        for n in range(lines)
+    ]
+    y = 18.0 * lines + 14
+    for label, (parts, floor) in rows:
+        body.append(_text(left - 8, y + 14, label, "end"))
+        x = left
+        for name, value in parts:
+            width = (_WIDTH - 80 - left) * value / highest
+            shade, pale = names.index(name) % 8, 0.5 if names.index(name) >= 8 else 1.0
+            body.append(
+                f'<rect class="f{shade}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="18" '
+                f'opacity="{pale}"><title>{escape(label)}, {escape(name)}: '
+                f"{_significant(value)} ms</title></rect>"
+            )
+            x += width
+        total = sum(value for _, value in parts)
+        body.append(_text(x + 6, y + 14, f"{_significant(total)}"))
+        if floor > 0:
+            at = left + (_WIDTH - 80 - left) * floor / highest
+            body.append(
+                f'<line class="one" x1="{at:.1f}" y1="{y - 2:.1f}" x2="{at:.1f}" '
+                f'y2="{y + 20:.1f}"/>'
+            )
+        y += 25
+    body.append(_text((left + _WIDTH) / 2, y + 10, axis, "middle", "axis"))
+    return _svg(title, y + 20, body)
+
+
+def _shades(names: Sequence[str], first: int, y: float) -> str:
+    parts = []
+    for n, name in enumerate(names):
+        shade, pale = (first + n) % 8, 0.5 if first + n >= 8 else 1.0
+        x = 8.0 + n * (_WIDTH - 16) / _LEGEND_PARTS
+        parts.append(
+            f'<rect class="f{shade}" x="{x:.1f}" y="{y:.1f}" width="11" height="11" '
+            f'opacity="{pale}"/>'
+        )
+        parts.append(_text(x + 16, y + 10, name))
+    return "\n".join(parts)
 
 
 def line_chart(

@@ -31,9 +31,10 @@ class Mode:
 
     @property
     def survival(self) -> float | None:
-        """Share of visible keys that were scored with all heads."""
+        """Share of visible keys that were scored with all heads; on a GPU, after screening."""
         visible = self.fields.get("visible")
-        return self.fields["fully_scored"] / visible if visible else None
+        scored = self.fields.get("fully_scored", self.fields.get("refined_pairs"))
+        return scored / visible if visible and scored is not None else None
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,11 @@ class Data:
     def builds(self) -> list[str]:
         """Hashes of the commands that measured."""
         return sorted({raw.build for raw in self.raws})
+
+    @property
+    def on_device(self) -> bool:
+        """True where a GPU measured."""
+        return "cuda" in self.header("backend")
 
     def header(self, name: str) -> list[str]:
         """Return the distinct values of a field that `dosa bench` writes about itself."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -20,6 +21,7 @@ def machine_facts() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "usable": len(os.sched_getaffinity(0)),
         "memory_kib": _number(_first_line("/proc/meminfo", "MemTotal")),
+        "gpu_driver": next(iter(_gpu("driver_version") or []), None),
         "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
     return {name: value for name, value in facts.items() if value is not None}
@@ -35,7 +37,21 @@ def state_facts() -> dict[str, Any]:
     facts: dict[str, Any] = {"load_1min": os.getloadavg()[0]}
     if clocks:
         facts["mhz"] = [min(clocks), max(clocks)]
+    gpu = _gpu("clocks.sm,power.draw")
+    if gpu is not None and len(gpu) == 2:
+        with contextlib.suppress(ValueError):  # "[N/A]" where a card does not tell
+            facts["gpu"] = {"mhz": float(gpu[0]), "watts": float(gpu[1])}
     return facts
+
+
+def _gpu(fields: str) -> list[str] | None:
+    """Return what nvidia-smi says about the first card; None where there is none."""
+    words = ["nvidia-smi", "-i", "0", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        result = subprocess.run(words, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return [part.strip() for part in result.stdout.strip().split(",")]
 
 
 def build_facts(command: str, commit: str | None) -> dict[str, str]:

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from dosa.report.data import Data
+from dosa.report.statistics import median
 
 
 def machine_rows(data: Data) -> list[tuple[str, str]]:
     """Return names and values; several values where cells differ."""
+    if data.on_device:
+        return _device_rows(data)
     rows = [
         ("processor", data.fact("machine", "processor")),
         ("processors usable, of all", _usable(data)),
@@ -26,7 +29,53 @@ def machine_rows(data: Data) -> list[tuple[str, str]]:
         ("decided by", data.header("judged_by")),
         ("measured", _when(data)),
     ]
+    return _joined(rows)
+
+
+def _joined(rows: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
     return [(name, "; ".join(values) if values else "not known") for name, values in rows]
+
+
+def _device_rows(data: Data) -> list[tuple[str, str]]:
+    return _joined(
+        [
+            ("device", data.header("device")),
+            ("driver", data.header("driver") + data.fact("machine", "gpu_driver")),
+            ("runtime", data.header("runtime")),
+            ("clock and power seen", _gpu_states(data)),
+            ("copy, bytes read and written", _ceiling(data, "copy", 1e12, "TB/s")),
+            ("large e4m3 product", _ceiling(data, "product", 1e12, "TFLOP/s")),
+            ("processor", data.header("cpu")),
+            ("system", data.fact("machine", "system")),
+            ("version", data.header("version")),
+            ("commit", data.fact("build", "commit")),
+            ("command, SHA-256", data.fact("build", "sha256")),
+            ("decided by", data.header("judged_by")),
+            ("measured", _when(data)),
+        ]
+    )
+
+
+def _gpu_states(data: Data) -> list[str]:
+    states = [state["gpu"] for raw in data.raws for state in raw.facts["state"] if "gpu" in state]
+    if not states:
+        return []
+    clocks = [one["mhz"] for one in states]
+    watts = [one["watts"] for one in states]
+    return [
+        f"{min(clocks):.0f} to {max(clocks):.0f} MHz and {min(watts):.0f} to {max(watts):.0f} W "
+        "between cells"
+    ]
+
+
+def _ceiling(data: Data, name: str, unit: float, text: str) -> list[str]:
+    """Return the median over all cells' medians, the range, and how it was measured."""
+    found = [raw.result["ceilings"][name] for raw in data.raws if "ceilings" in raw.result]
+    rates = [median(one["rates"]) / unit for one in found if one["rates"]]
+    if not rates:
+        return [str(one["how"]) for one in found[:1]]
+    how = found[0]["how"]
+    return [f"{median(rates):.4g} {text} ({min(rates):.4g} to {max(rates):.4g}), {how}"]
 
 
 def _usable(data: Data) -> list[str]:

@@ -86,6 +86,9 @@ def memory(data: Data) -> Section:
             "The library allocates nothing: the caller asks dosa_workspace_bytes() and brings that "
             "much. 'Measured' is how far the resident memory of the process rose during a call "
             "beyond inputs and outputs."
+            if not data.on_device
+            else "The library allocates nothing: the caller asks dosa_cuda_workspace_bytes() and "
+            "brings that much device memory, at most 2 GiB by default."
         )
     ]
     for queries in sorted({entry.queries for entry in entries}):

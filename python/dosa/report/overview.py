@@ -44,6 +44,8 @@ def _answers(data: Data) -> list[tuple[str, str]]:
             f"slowest repetition: {100 * typical_spread(entries):.0f}% over the median. sgemm "
             "runs once where a call takes over a second."
         )
+    if data.on_device:
+        return _device_answers(data, sources, repeats)
     return [
         (
             "What is compared?",
@@ -70,6 +72,45 @@ def _answers(data: Data) -> list[tuple[str, str]]:
             "(ieee: every dot product exact and rounded once), ties by lower id. The benchmark "
             "compares the ids of every mode before it times them and fails if any differ, so a "
             "number on this page is the time of a right answer. Timing, of course, is not exact.",
+        ),
+    ]
+
+
+def _device_answers(data: Data, sources: list[str], repeats: list[int]) -> list[tuple[str, str]]:
+    entries = data.entries(*_SPEED, "ablation")
+    often = "no cell was measured"
+    if repeats:
+        often = (
+            f"Each mode {repeats[0]} to {repeats[-1]} times for every input and shape, after one "
+            "call that is not counted, with the L2 cache overwritten before each call. Modes take "
+            "turns within a repetition; ratios are formed within a repetition. Typical slowest "
+            f"repetition: {100 * typical_spread(entries):.1f}% over the median. Phases are from "
+            "calls of their own."
+        )
+    return [
+        (
+            "What is compared?",
+            "Ways to find the K keys with the highest indexer scores of each query. base scores "
+            "every key with every head, stores the scores of a chunk of rows and selects. full "
+            "keeps only scores that reach the best threshold so far. dosa rejects keys by an "
+            "upper bound from R' screening rows and scores the survivors. auto, the default, "
+            "chooses between them. Times are those of one complete call, preparation of queries "
+            "and keys included, between two events on the device.",
+        ),
+        (
+            "On what?",
+            f"{'; '.join(data.header('device')) or 'an unnamed device'}. Inputs: "
+            f"{'; '.join(sources) or 'none'}. 'glm52:8' and 'glm52:16' are two variants of the "
+            "generator, for 8 and 16 screening rows; en, zh and code are its domains. No "
+            "production activations are among them: those are not public.",
+        ),
+        ("How often?", often),
+        (
+            "What is exact?",
+            "All modes return the same ids, bit for bit: the K best by the named score model "
+            "(sm90: the scores of Hopper's FP8 tensor cores), ties by lower id. The benchmark "
+            "compares the ids of every mode before it times them and fails if any differ, so a "
+            "number on this page is the time of a right answer.",
         ),
     ]
 
@@ -183,8 +224,10 @@ def _layer(entry: Entry) -> str:
     return f", layer {entry.layer}, seed {entry.seed}" if entry.layer >= 0 else ""
 
 
-def not_here() -> Section:
+def not_here(data: Data) -> Section:
     """Name what a complete evaluation has and this page has not."""
+    if data.on_device:
+        return _not_on_device()
     rows = [
         ["7. Retrieval over concatenated documents", "needs a trace maker for long real texts"],
         [
@@ -196,6 +239,23 @@ def not_here() -> Section:
             "the CPU engine mixes its phases tile by tile; docs/architecture.md has their shares "
             "by a profiler",
         ],
+    ]
+    return Section(
+        "not-here",
+        "What is not on this page",
+        [Table("", ["part", "why"], rows, prose=frozenset({0, 1}))],
+    )
+
+
+def _not_on_device() -> Section:
+    rows = [
+        ["3. Components of the certificate", "the device engine has one certificate"],
+        ["7. Retrieval over concatenated documents", "needs a trace maker for long real texts"],
+        [
+            "8. Share of a prefill, time to first token of a model",
+            "measured apart, by bench/prefill_transformers.py",
+        ],
+        ["decode", "measured apart, docs/decode.md"],
     ]
     return Section(
         "not-here",

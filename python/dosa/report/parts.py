@@ -54,16 +54,20 @@ def variants(entries: list[Entry]) -> list[str]:
 
 
 def ablation_means(entries: list[Entry], variant: str) -> dict[str, float]:
-    """Return the mean time over layers of each mode, ms."""
+    """Return the mean time over layers of each mode that all of them have, ms."""
     mine = [entry for entry in entries if entry.variant == variant]
-    return {name: mean(entry.modes[name].milliseconds for entry in mine) for name in ABLATION}
+    names = [name for name in ABLATION if all(name in entry.modes for entry in mine)]
+    return {name: mean(entry.modes[name].milliseconds for entry in mine) for name in names}
 
 
 def _layers(entries: list[Entry]) -> list[list[str | Value]]:
     return [
         [
             f"{entry.variant}, layer {entry.layer}",
-            *(significant(entry.modes[name].milliseconds) for name in ABLATION),
+            *(
+                significant(entry.modes[name].milliseconds) if name in entry.modes else "-"
+                for name in ABLATION
+            ),
             Value("raw", cell=entry.cell),
         ]
         for entry in entries

@@ -19,8 +19,8 @@ def grid(data: Data) -> Section:
     section.blocks = [
         Text(
             "Every input at every length and number of query rows, prepared and answered in one "
-            "call: on this engine the preparation of queries and keys is part of every call, so "
-            "there is no faster 'prepared' figure to tell apart."
+            "call: the preparation of queries and keys is part of every call, so there is no "
+            "faster 'prepared' figure to tell apart."
         ),
         _dots("grid", "auto: times as fast as base and full", entries),
         _table("All configurations.", entries),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dosa.report import maps, overview, paper, parts, speed
+from dosa.report import maps, overview, paper, parts, phases, speed
 from dosa.report.blocks import Figure, Section
 from dosa.report.data import Data
 from dosa.report.page import page
@@ -25,9 +25,11 @@ def sections(data: Data) -> list[Section]:
         speed.crossover(data),
         maps.memory(data),
         paper.paper(data),
-        overview.not_here(),
+        phases.phases(data),
+        overview.not_here(data),
     ]
-    return [section for section in made if section.blocks or section.key != "traces"]
+    optional = {"traces", "components", "phases"} if data.on_device else {"traces", "phases"}
+    return [section for section in made if section.blocks or section.key not in optional]
 
 
 def write(folder: Path, data: Data) -> None:
