@@ -29,9 +29,12 @@ struct Report {
   SystemFacts system;
   DeviceFacts devices;
   CheckReport check;
+  DeviceCheck device_check;
   std::vector<std::string> advice;  // what works, but not as well as it could
 
-  [[nodiscard]] bool exact() const { return check.difference.empty(); }
+  [[nodiscard]] bool exact() const {
+    return check.difference.empty() && device_check.difference.empty();
+  }
 };
 
 /// Whatever costs speed and can be changed by the reader.
@@ -82,9 +85,15 @@ nlohmann::ordered_json report_json(const Report& report) {
             {"runtime", devices.runtime},
             {"failure", devices.failure},
             {"usable", devices.usable},
-            {"others", devices.others}}},
+            {"others", devices.others},
+            {"check",
+             {{"ran", report.device_check.ran},
+              {"difference", report.device_check.difference},
+              {"calls", report.device_check.calls},
+              {"rows", report.device_check.rows},
+              {"bounded", report.device_check.bounded}}}}},
           {"check",
-           {{"exact", report.exact()},
+           {{"exact", report.check.difference.empty()},
             {"model", "ieee"},
             {"difference", report.check.difference},
             {"problems", report.check.problems},
@@ -142,12 +151,20 @@ void print_report(const Report& report) {
   table.add({"device engine", devices_text(report.devices)});
   table.skip();
   const CheckReport& check = report.check;
-  table.add({"exactness", report.exact() ? "every id and score equals a plain computation's"
-                                         : "WRONG: first in " + check.difference});
+  table.add({"exactness", check.difference.empty()
+                              ? "every id and score equals a plain computation's"
+                              : "WRONG: first in " + check.difference});
   table.add(
       {"", fmt::format("{} problems, {} calls in every mode, {} rows, {} screened pairs, {}",
                        check.problems, check.calls, grouped(check.rows),
                        scaled(static_cast<double>(check.screened)), duration(check.seconds))});
+  if (const DeviceCheck& device = report.device_check; device.ran) {
+    table.add({"on the device", device.difference.empty()
+                                    ? "every id is that of every key scored, no bound is too low"
+                                    : "WRONG: first in " + device.difference});
+    table.add({"", fmt::format("{} calls, {} rows, {} bounds", device.calls, grouped(device.rows),
+                               scaled(static_cast<double>(device.bounded)))});
+  }
   fmt::print("{}\n", table.text());
   for (const std::string& line : report.advice) fmt::print("note: {}\n", line);
   fmt::print("In a report of a fault, send {}.\n", kSend);
@@ -159,6 +176,7 @@ int doctor(bool json) {
   report.system = look_at_system();
   report.devices = look_at_devices();
   report.check = check_exactness(report.threads);
+  if (!report.devices.usable.empty()) report.device_check = check_device();
   report.advice = advice_on(report);
   if (json) {
     constexpr auto kReplace = nlohmann::json::error_handler_t::replace;

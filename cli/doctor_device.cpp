@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -18,6 +19,10 @@ std::string kernel_driver() {
   std::ifstream stream("/proc/driver/nvidia/version");
   std::string line;
   std::getline(stream, line);
+  // Blanks in a row, and those at the end, are the kernel's padding.
+  const auto padding = [](char a, char b) { return a == ' ' && b == ' '; };
+  line.erase(std::unique(line.begin(), line.end(), padding), line.end());
+  if (!line.empty() && line.back() == ' ') line.pop_back();
   return line;
 }
 

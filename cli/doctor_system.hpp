@@ -33,6 +33,17 @@ struct DeviceFacts {
 
 [[nodiscard]] DeviceFacts look_at_devices();
 
+/// What dosa_cuda_verify found on small problems, in every mode.
+struct DeviceCheck {
+  bool ran = false;  // false where this build has no device engine
+  std::int64_t calls = 0, rows = 0;
+  std::int64_t bounded = 0;  // pairs of a query and a key with a bound that was checked
+  std::string difference;    // the first call that was wrong; empty where none was
+};
+
+/// Needs an sm_90 device.  Throws: Failure where the library refuses a call, gpu::CudaError
+[[nodiscard]] DeviceCheck check_device();
+
 /// The compiler of this build, and whether assertions are on: "GCC 12.2.0, optimised".
 [[nodiscard]] std::string build_text();
 

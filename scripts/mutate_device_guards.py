@@ -104,6 +104,27 @@ MUTANTS = [
         ),
     ),
     M(
+        "row-size",
+        "N10",
+        "rows on which a sum could overflow have no bound",
+        "scales",
+        PLAN,
+        (("if (!(sizes < kMostSize)) return __int_as_float(0x7f800000);", ""),),
+    ),
+    M(
+        "key-scale",
+        "N10",
+        "keys on which a product with the scale could overflow have no bound",
+        "scales",
+        PREPARE,
+        (
+            (
+                "return scale >= kLeastNormal && scale < kMost;",
+                "return scale >= kLeastNormal && scale < __int_as_float(0x7f800000) + 0.0f * kMost;",
+            ),
+        ),
+    ),
+    M(
         "floor",
         "N11",
         "underflow of the last multiplication, in the threshold",

@@ -163,9 +163,10 @@ struct SearchInputs {
         const float least = row % 2 == 0 ? 0x1p-149f : 0x1p-26f;
         return (head % 2 == 0 ? units : -units) * least;
       }
-      case kScales:
-        return (own % 4 == 0 ? size : -size) *
-               (row % 3 == 0 ? 0x1p60f : (row % 3 == 1 ? 0x1p-60f : 1.0f));
+      case kScales: {
+        const float size_of_row[] = {0x1p60f, 0x1p50f, 0x1p-60f, 1.0f};
+        return (own % 4 == 0 ? size : -size) * size_of_row[row % 4];
+      }
       default:
         return own % 4 == 0 ? size : -size;
     }

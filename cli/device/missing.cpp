@@ -2,6 +2,7 @@
 // Stands for the other sources of this folder in a build without CUDA.
 #include "bench.hpp"
 #include "device/device.hpp"
+#include "doctor_system.hpp"
 #include "failure.hpp"
 #include "run.hpp"
 #include "verify.hpp"
@@ -19,5 +20,6 @@ namespace {
 int run_on_device(const RunArgs&) { refuse(); }
 int verify_on_device(const VerifyArgs&) { refuse(); }
 int bench_on_device(BenchArgs) { refuse(); }
+DeviceCheck check_device() { return {}; }
 
 }  // namespace dosa::cli
