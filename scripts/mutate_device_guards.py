@@ -109,7 +109,7 @@ MUTANTS = [
         "rows on which a sum could overflow have no bound",
         "scales",
         PLAN,
-        (("if (!(sizes < kMostSize)) return __int_as_float(0x7f800000);", ""),),
+        (("kMostSize = 0x1p63f;", "kMostSize = 0x1.fffffep127f;"),),
     ),
     M(
         "key-scale",
@@ -117,12 +117,7 @@ MUTANTS = [
         "keys on which a product with the scale could overflow have no bound",
         "scales",
         PREPARE,
-        (
-            (
-                "return scale >= kLeastNormal && scale < kMost;",
-                "return scale >= kLeastNormal && scale < __int_as_float(0x7f800000) + 0.0f * kMost;",
-            ),
-        ),
+        (("kMost = 0x1p51f;", "kMost = 0x1.fffffep127f;"),),
     ),
     M(
         "floor",
