@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace dosa::python {
 namespace {
@@ -11,6 +12,9 @@ namespace {
 constexpr int kHost = 1;
 constexpr int kCudaHost = 3;
 constexpr int kRocmHost = 11;
+// Memory of a CUDA device, and memory that moves between it and the host.
+constexpr int kCuda = 2;
+constexpr int kCudaManaged = 13;
 
 // DLDataTypeCode of DLPack 1.1 (dlpack.h, dmlc/dlpack).
 constexpr int kInt = 0;
@@ -19,13 +23,32 @@ constexpr int kFloat = 2;
 constexpr int kBfloat = 4;
 constexpr int kE4m3fn = 10;
 
+/// Nothing for what neither engine reads.
+std::optional<Place> place_of(int type) {
+  switch (type) {
+    case kHost:
+    case kCudaHost:
+    case kRocmHost:
+      return Place::kHost;
+    case kCuda:
+    case kCudaManaged:
+      return Place::kDevice;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string device_name(int type) {
   switch (type) {
-    case 2:
+    case kHost:
+    case kCudaHost:
+    case kRocmHost:
+      return "host memory";
+    case kCuda:
       return "a CUDA device";
     case 10:
       return "a ROCm device";
-    case 13:
+    case kCudaManaged:
       return "CUDA managed memory";
     default:
       return "device type " + std::to_string(type) + " of DLPack";
@@ -147,11 +170,10 @@ Refusal::Refusal(Kind kind, const std::string& name, const std::string& found,
 
 std::int64_t check_array(const std::string& name, const Array& array, Element element,
                          std::span<const char* const> letters, std::span<std::int64_t> extents,
-                         std::size_t inner) {
-  if (array.device_type != kHost && array.device_type != kCudaHost &&
-      array.device_type != kRocmHost) {
+                         std::size_t inner, Place place) {
+  if (place != place_of(array.device_type)) {
     throw Refusal(Refusal::Kind::kValue, name, device_name(array.device_type),
-                  "host memory (device cpu)");
+                  place == Place::kHost ? "host memory (device cpu)" : "memory of a CUDA device");
   }
   if (!has_type(array, element)) {
     throw Refusal(Refusal::Kind::kType, name, "dtype " + type_name(array), expected_type(element));
@@ -180,6 +202,24 @@ std::int64_t check_array(const std::string& name, const Array& array, Element el
                   "aligned elements");
   }
   return row_stride;
+}
+
+void Spans::add(const std::string& name, const Array& array, bool written) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < array.shape.size(); ++i) {
+    if (array.shape[i] == 0) return;
+    last += (array.shape[i] - 1) * array.strides[i];
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(array.data);
+  const std::uintptr_t end =
+      begin + static_cast<std::uintptr_t>(last + 1) * static_cast<unsigned>(array.type_bits / 8);
+  for (const Span& other : spans_) {
+    if (written && begin < other.end && other.begin < end) {
+      throw Refusal(Refusal::Kind::kValue, name, "memory that it shares with " + other.name,
+                    "memory of its own");
+    }
+  }
+  spans_.push_back({name, begin, end});
 }
 
 std::int32_t narrow(const std::string& name, std::int64_t value) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace dosa::python {
 
@@ -32,18 +33,37 @@ struct Array {
   int type_bits = 0;
   int lanes = 1;
   int device_type = 1;  // DLDeviceType; 1 is the host
+  int device_id = 0;
 };
+
+/// Where an array has to lie.
+enum class Place { kHost, kDevice };
 
 enum class Element { kCode, kFloat32, kInt32, kInt64, kBfloat16 };
 
-/// Refuses anything but an aligned host array of `element`, of the rank of `letters` ("Q", "H",
-/// "D"); where extents[i] >= 0 the extent has to be that, else it is set to what was found.
+/// Refuses anything but an aligned array of `element` in its place, of the rank of `letters` ("Q",
+/// "H", "D"); where extents[i] >= 0 the extent has to be that, else it is set to what was found.
 /// The last `inner` dimensions have to be contiguous, rows before them must not overlap.
 /// Returns: elements between rows of the first dimension (of the whole array where inner is all).
 /// Throws: Refusal naming the argument, found and expected.
 std::int64_t check_array(const std::string& name, const Array& array, Element element,
                          std::span<const char* const> letters, std::span<std::int64_t> extents,
-                         std::size_t inner);
+                         std::size_t inner, Place place = Place::kHost);
+
+/// The memory of the arrays of a call: what is written may share none with anything else.
+class Spans {
+ public:
+  /// Throws: Refusal where `written` and an array before shares memory with it.
+  void add(const std::string& name, const Array& array, bool written);
+
+ private:
+  struct Span {
+    std::string name;
+    std::uintptr_t begin;
+    std::uintptr_t end;
+  };
+  std::vector<Span> spans_;
+};
 
 /// `value` as a field of dosa_problem or dosa_options.  Throws: Refusal.
 [[nodiscard]] std::int32_t narrow(const std::string& name, std::int64_t value);

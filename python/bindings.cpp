@@ -43,7 +43,7 @@ const char* error_class(const Failure& failure) {
 
 /// The names of the C interface as the arguments are called in Python.
 std::string python_names(std::string message) {
-  for (const std::string prefix : {"problem.", "options.", "cache."}) {
+  for (const std::string prefix : {"problem.", "options.", "output.", "cache."}) {
     if (message.starts_with(prefix)) message.erase(0, prefix.size());
   }
   const std::string limit = "workspace_limit";
@@ -89,6 +89,7 @@ void bind_options(nb::module_& module) {
       "workspace_mib", [](const Options& self) { return self.value.workspace_limit >> 20U; },
       [](Options& self, std::uint32_t mib) {
         self.value.workspace_limit = std::uint64_t{mib} << 20U;
+        self.limited = true;
       });
 }
 
@@ -106,4 +107,10 @@ NB_MODULE(_core, module) {
   bind_decode(module);
   bind_files(module);
   bind_merge(module);
+#ifdef DOSA_CUDA_ENGINE
+  module.attr("HAS_DEVICE") = true;
+  bind_device(module);
+#else
+  module.attr("HAS_DEVICE") = false;
+#endif
 }

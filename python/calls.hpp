@@ -48,18 +48,21 @@ Array describe(const Imported& source) {
           .type_code = source.dtype().code,
           .type_bits = source.dtype().bits,
           .lanes = source.dtype().lanes,
-          .device_type = source.device_type()};
+          .device_type = source.device_type(),
+          .device_id = source.device_id()};
 }
 
 /// A contiguous array that the engine writes; none is a null pointer.
 template <typename Type, std::size_t Rank>
 class Target {
  public:
+  /// Where `spans` is given, the array may share no memory with those of it.
   Target(const char* name, nb::handle object, Element element, const char* const (&letters)[Rank],
-         std::array<std::int64_t, Rank> extents) {
+         std::array<std::int64_t, Rank> extents, Spans* spans = nullptr) {
     if (object.is_none()) return;
     array_ = import_array<Output>(name, object);
     check_array(name, describe(array_), element, letters, extents, Rank);
+    if (spans != nullptr) spans->add(name, describe(array_), true);
     data_ = static_cast<Type*>(array_.data());
   }
   [[nodiscard]] Type* data() const { return data_; }
@@ -83,13 +86,19 @@ class Inputs {
     constexpr std::size_t kInner = Rank == 1 ? 1 : Rank - 1;
     row_stride = check_array(name, describe(array), element, letters, found, kInner);
     for (std::size_t i = 0; i < Rank; ++i) *extents[i] = found[i];
+    spans_.add(name, describe(array), false);
     keep(array);
     return static_cast<const Type*>(array.data());
   }
   void keep(const Input& array) { arrays_.push_back(array); }
+  [[nodiscard]] const Spans& spans() const { return spans_; }
+  [[nodiscard]] static std::size_t rank(const char* name, nb::handle object) {
+    return import_array<Input>(name, object).ndim();
+  }
 
  private:
   std::vector<Input> arrays_;
+  Spans spans_;
 };
 
 /// Calls a Python function with (rows_done, rows_total). An exception in it ends the reports and is

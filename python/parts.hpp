@@ -26,11 +26,13 @@ inline void check(dosa_status status) {
 struct Options {
   Options() { check(dosa_options_init(&value, sizeof value)); }
   dosa_options value;
+  bool limited = false;  // the caller has set workspace_limit
 };
 
 /// Each adds a part of dosa._core.
 void bind_calls(nanobind::module_& module);
 void bind_decode(nanobind::module_& module);
+void bind_device(nanobind::module_& module);
 void bind_files(nanobind::module_& module);
 void bind_merge(nanobind::module_& module);
 

@@ -85,6 +85,15 @@ def _of_tensor(name: str, tensor: Tensor, element: Element) -> object:
 
     if tensor.device.type != "cpu":
         raise ArgumentError.of(name, f"a tensor on {tensor.device}", "a tensor on cpu")
+    check_tensor(name, tensor, element)
+    # Not every version exports float8.
+    return tensor.view(torch.uint8) if tensor.dtype == torch.float8_e4m3fn else tensor
+
+
+def check_tensor(name: str, tensor: Tensor, element: Element) -> None:
+    """Refuse a tensor, of any device, whose memory is not what its shape and dtype say."""
+    import torch
+
     if tensor.layout is not torch.strided:
         raise ArgumentError.of(name, f"a {tensor.layout} tensor", "a dense tensor")
     if tensor.requires_grad:
@@ -92,12 +101,9 @@ def _of_tensor(name: str, tensor: Tensor, element: Element) -> object:
     if tensor.is_neg():
         raise ArgumentError.of(name, "a lazily negated view", f"{name}.resolve_neg()")
     expected = torch.uint8 if element == "code" else getattr(torch, element)
-    if element == "code" and tensor.dtype == torch.float8_e4m3fn:
-        tensor = tensor.view(torch.uint8)  # not every version exports float8
-    if tensor.dtype != expected:
+    if tensor.dtype != expected and not (element == "code" and tensor.dtype == torch.float8_e4m3fn):
         raise _wrong_dtype(name, tensor.dtype, element)
     _check_storage(name, tensor)
-    return tensor
 
 
 def _check_storage(name: str, tensor: Tensor) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 ROW_STATS_BYTES: int
+HAS_DEVICE: bool
 
 def version() -> str: ...
 def simd_target() -> str: ...
@@ -28,6 +29,29 @@ class Options:
     def __init__(self) -> None: ...
 
 class Problem:
+    def __init__(
+        self,
+        q: object,
+        k: object,
+        k_scale: object,
+        weights: object,
+        k_start: object,
+        k_end: object,
+        index_offset: object,
+        page_table: object,
+        topk: int,
+        page_size: int,
+    ) -> None: ...
+    @property
+    def num_queries(self) -> int: ...
+    @property
+    def num_keys(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+
+class DeviceProblem:  # of descriptions of arrays; Device* and device_* where HAS_DEVICE
     def __init__(
         self,
         q: object,
@@ -108,6 +132,27 @@ def scores(
     row_end: int,
     out: object,
 ) -> None: ...
+def device_workspace_bytes(problem: DeviceProblem, options: Options, scores: bool) -> int: ...
+def device_topk(
+    problem: DeviceProblem,
+    options: Options,
+    indices: object,
+    scores: object,
+    workspace: object,
+    stream: int,
+) -> None: ...
+def device_scores(
+    problem: DeviceProblem,
+    options: Options,
+    row_begin: int,
+    row_end: int,
+    out: object,
+    workspace: object,
+    stream: int,
+) -> None: ...
+def device_allocate(shape: list[int], dtype: str, device: int, stream: int) -> tuple[int, Any]: ...
+def device_order_streams(earlier: int, later: int, device: int) -> None: ...
+def device_of_pointer(address: int) -> int: ...
 def bounds(
     problem: Problem, options: Options, workspace: Workspace, row: int, out: object
 ) -> dict[str, Any]: ...

@@ -55,6 +55,7 @@ def topk(
     index_offset: SupportsDLPack | None = None,
     page_table: SupportsDLPack | None = None,
     page_size: int = 1,
+    out: object = None,
     **options: Unpack[Options],
 ) -> TopK[Any]:
     """Return the K best keys of every query, exactly.
@@ -160,6 +161,7 @@ def topk(
         index_offset=index_offset,
         page_table=page_table,
         page_size=page_size,
+        out=out,
     )
 
 

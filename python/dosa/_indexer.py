@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from dosa import _core
+from dosa import _core, _device
 from dosa._arrays import SupportsDLPack, empty, is_tensor, view
 from dosa._decode import StepOptions, run_step
-from dosa._errors import ArgumentError, CertificateError
-from dosa._options import Options, int32, parse
+from dosa._errors import ArgumentError, ArgumentTypeError, CertificateError
+from dosa._libraries import on_device
+from dosa._options import Options, check_rows, int32, parse
 from dosa._results import ROW_FIELDS, Stats, TopK
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Mapping(TypedDict, total=False):
     index_offset: SupportsDLPack | None
     page_table: SupportsDLPack | None
     page_size: int
+    out: object
 
 
 class CallOptions(Options, Mapping, total=False):
@@ -72,12 +74,22 @@ def _check_mapping(options: _core.Options, index_offset: object, page_table: obj
             raise ArgumentError.of(name, "an array", f"None unless index_form is {form!r}")
 
 
+def _given_outputs(out: object) -> tuple[object, object]:
+    """Return the caller's arrays for ids and scores, None where there is none."""
+    if not isinstance(out, (tuple, list)):
+        return out, None
+    if len(out) != 2:
+        expected = "an array for ids, or a pair with one for scores"
+        raise ArgumentTypeError.of("out", f"{type(out).__name__} of {len(out)}", expected)
+    return out[0], out[1]
+
+
 class Indexer:
     """Options and a workspace that is kept from call to call.
 
     The workspace grows to what the calls need, at most `workspace_mib` MiB, and is freed with the
-    object or by `release`. One call at a time: give each thread its own Indexer. The results do
-    not depend on earlier calls.
+    object or by `release`. One call at a time: give each thread its own Indexer. On a device there
+    is one workspace for each stream. The results do not depend on earlier calls.
 
     Parameters
     ----------
@@ -104,15 +116,17 @@ class Indexer:
     def __init__(self, **options: Unpack[Options]) -> None:
         self._options, self._progress = parse(options)
         self._workspace = _core.Workspace()
+        self._on_devices = _device.Workspaces()
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes that are held now."""
-        return self._workspace.bytes
+        """Bytes that are held now, on the host and on devices."""
+        return self._workspace.bytes + self._on_devices.bytes
 
     def release(self) -> None:
-        """Free the workspace; the next call allocates it again."""
+        """Free the workspaces; the next call allocates them again."""
         self._workspace.clear()
+        self._on_devices.clear()
 
     @overload
     def topk(
@@ -154,9 +168,18 @@ class Indexer:
         index_offset: SupportsDLPack | None = None,
         page_table: SupportsDLPack | None = None,
         page_size: int = 1,
+        out: object = None,
     ) -> TopK[Any]:
         """Return the K best keys of every query; arguments and results as for `dosa.topk`."""
         _check_mapping(self._options, index_offset, page_table)
+        given = _given_outputs(out)
+        if on_device(q):
+            _device.refuse_progress(self._progress)
+            arrays = (q, k, k_scale, weights, k_start, k_end, index_offset, page_table)
+            page_size, topk = int32("page_size", page_size), int32("topk", topk)
+            return _device.topk(
+                self._options, self._on_devices, arrays, topk, page_size, scores, given
+            )
         problem = _problem(
             q, k, k_scale, weights, k_start, k_end, topk, index_offset, page_table, page_size
         )
@@ -164,11 +187,17 @@ class Indexer:
             raise ArgumentError.of("topk", str(topk), f"1 to {MAX_TOPK}")
         shape = (problem.num_queries, topk)
         like = q if is_tensor(q) else None
-        indices = empty(shape, "int32", like)
-        values = empty(shape, "float32", like) if scores else None
+        indices = empty(shape, "int32", like) if given[0] is None else given[0]
+        values = empty(shape, "float32", like) if scores and given[1] is None else given[1]
         raw = empty((problem.num_queries, _core.ROW_STATS_BYTES), "uint8", None)
         stats = _core.topk(
-            problem, self._options, self._workspace, indices, values, raw, self._progress
+            problem,
+            self._options,
+            self._workspace,
+            view("indices", indices, "int32"),
+            view("scores", values, "float32"),
+            raw,
+            self._progress,
         )
         rows = raw.view(list(ROW_FIELDS)).reshape(-1)
         return TopK(indices, values, Stats(**stats), rows)
@@ -204,12 +233,11 @@ class Indexer:
         rows: tuple[int, int] | None = None,
     ) -> Any:
         """Return the score of every visible key; arguments and results as for `dosa.scores`."""
+        if on_device(q):
+            arrays = (q, k, k_scale, weights, k_start, k_end)
+            return _device.scores(self._options, self._on_devices, arrays, rows)
         problem = _problem(q, k, k_scale, weights, k_start, k_end, 1)
-        begin, end = (0, problem.num_queries) if rows is None else rows
-        begin, end = int32("rows[0]", begin), int32("rows[1]", end)
-        if not 0 <= begin <= end <= problem.num_queries:
-            expected = f"a part of [0, {problem.num_queries})"
-            raise ArgumentError.of("rows", f"[{begin}, {end})", expected)
+        begin, end = check_rows(rows, problem.num_queries)
         out = empty((end - begin, problem.num_keys), "float32", q if is_tensor(q) else None)
         _core.scores(problem, self._options, self._workspace, begin, end, out)
         return out

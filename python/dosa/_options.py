@@ -113,3 +113,12 @@ def parse(options: Options) -> tuple[_core.Options, ProgressFn | None]:
             known = ", ".join(sorted(Options.__annotations__))
             raise ArgumentTypeError.of("options", repr(name), f"some of {known}")
     return result, progress
+
+
+def check_rows(rows: tuple[int, int] | None, num_queries: int) -> tuple[int, int]:
+    """Return the first row and one past the last; None stands for all."""
+    begin, end = (0, num_queries) if rows is None else rows
+    begin, end = int32("rows[0]", begin), int32("rows[1]", end)
+    if not 0 <= begin <= end <= num_queries:
+        raise ArgumentError.of("rows", f"[{begin}, {end})", f"a part of [0, {num_queries})")
+    return begin, end

@@ -43,17 +43,18 @@ class Stats(NamedTuple):
 class TopK(NamedTuple, Generic[ArrayT]):
     """The K best keys of every query, exactly.
 
-    Arrays are torch tensors where `q` was one, else NumPy arrays.
+    Arrays are of the library and on the device of `q`: torch tensors, CuPy or JAX arrays, else
+    NumPy arrays on the host and `DeviceArray` (DLPack, `__cuda_array_interface__`) on a device.
     """
 
     indices: ArrayT
     """(Q, K) int32: min(K, window length) ids, ascending unless order="score", then -1."""
     scores: ArrayT | None
     """(Q, K) float32 in the order of `indices`, NaN behind the last; None unless asked for."""
-    stats: Stats
-    """Counts of the whole call."""
-    rows: NDArray[Any]
-    """(Q,) structured: counts of each row; the fields are `dosa.ROW_FIELDS`."""
+    stats: Stats | None
+    """Counts of the whole call; None on a device, whose results nobody waits for."""
+    rows: NDArray[Any] | None
+    """(Q,) structured: counts of each row, `dosa.ROW_FIELDS`; None on a device."""
 
 
 # dosa_row_stats of dosa.h, field by field.

@@ -6,7 +6,9 @@
 
 `topk`, `topk_with_scores` and `scores` have the arguments of the functions of `dosa`, and shapes
 are known without running them (fake tensors), so that `torch.compile` takes them as they are,
-without a graph break. They run on the host; the score model is `ieee`.
+without a graph break. They run where `q` lies: on the host in the score model `ieee`, on a CUDA
+device in the model `sm90`, on the current stream and without waiting, so that CUDA graphs take them
+too. `workspace_mib=None` is the default of the engine.
 
 Inputs are not changed and outputs share no memory with them. The operators have no derivative:
 going backward through their scores raises RuntimeError.
@@ -32,7 +34,7 @@ _SELECT = f"{_INPUTS}, int topk=2048, Tensor? index_offset=None, Tensor? page_ta
 _OPTIONS = (
     "str mode='auto', str threshold='rising', str order='id', str index_form='absolute', "
     "int page_size=1, int forced_first=0, int forced_last=0, int heads=0, int threads=0, "
-    "int workspace_mib=64"
+    "int? workspace_mib=None"
 )
 
 
@@ -41,12 +43,16 @@ _call_topk: Callable[..., TopK[Tensor]] = _topk
 _call_scores: Callable[..., Tensor] = _scores
 
 
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _detached(values: tuple[Tensor | None, ...]) -> list[Tensor | None]:
     """Below autograd a tensor still says that it requires grad; there is no gradient to lose."""
     return [None if value is None else value.detach() for value in values]
 
 
-def _topk_cpu(
+def _run_topk(
     q: Tensor,
     k: Tensor,
     k_scale: Tensor,
@@ -60,10 +66,10 @@ def _topk_cpu(
 ) -> Tensor:
     inputs = _detached((q, k, k_scale, weights, k_start, k_end))
     forms = {"index_offset": index_offset, "page_table": page_table}
-    return _call_topk(*inputs, topk, **forms, **options).indices
+    return _call_topk(*inputs, topk, **forms, **_given(options)).indices
 
 
-def _topk_with_scores_cpu(
+def _run_topk_with_scores(
     q: Tensor,
     k: Tensor,
     k_scale: Tensor,
@@ -77,11 +83,11 @@ def _topk_with_scores_cpu(
 ) -> tuple[Tensor, Tensor]:
     inputs = _detached((q, k, k_scale, weights, k_start, k_end))
     forms = {"index_offset": index_offset, "page_table": page_table}
-    result = _call_topk(*inputs, topk, scores=True, **forms, **options)
+    result = _call_topk(*inputs, topk, scores=True, **forms, **_given(options))
     return result.indices, cast("Tensor", result.scores)
 
 
-def _scores_cpu(
+def _run_scores(
     q: Tensor,
     k: Tensor,
     k_scale: Tensor,
@@ -90,10 +96,10 @@ def _scores_cpu(
     k_end: Tensor | None = None,
     *,
     threads: int = 0,
-    workspace_mib: int = 64,
+    workspace_mib: int | None = None,
 ) -> Tensor:
     inputs = _detached((q, k, k_scale, weights, k_start, k_end))
-    return _call_scores(*inputs, threads=threads, workspace_mib=workspace_mib)
+    return _call_scores(*inputs, threads=threads, **_given({"workspace_mib": workspace_mib}))
 
 
 def _check_fake(q: Tensor, k: Tensor, k_scale: Tensor, weights: Tensor) -> None:
@@ -158,27 +164,27 @@ def _no_derivative(*_: object) -> NoReturn:
 
 
 _OPERATORS = (
-    ("topk", f"({_SELECT}, *, {_OPTIONS}) -> Tensor", _topk_cpu, _topk_fake),
+    ("topk", f"({_SELECT}, *, {_OPTIONS}) -> Tensor", _run_topk, _topk_fake),
     (
         "topk_with_scores",
         f"({_SELECT}, *, {_OPTIONS}) -> (Tensor, Tensor)",
-        _topk_with_scores_cpu,
+        _run_topk_with_scores,
         _topk_with_scores_fake,
     ),
     (
         "scores",
-        f"({_INPUTS}, *, int threads=0, int workspace_mib=64) -> Tensor",
-        _scores_cpu,
+        f"({_INPUTS}, *, int threads=0, int? workspace_mib=None) -> Tensor",
+        _run_scores,
         _scores_fake,
     ),
 )
 
 
 def _register() -> None:
-    for name, schema, host, fake in _OPERATORS:
+    for name, schema, run, fake in _OPERATORS:
         qualified = f"dosa::{name}"
         torch.library.define(qualified, schema)
-        torch.library.impl(qualified, "cpu", host)
+        torch.library.impl(qualified, ("cpu", "cuda"), run)
         torch.library.register_fake(qualified, fake)
         torch.library.register_autograd(qualified, _no_derivative)
 

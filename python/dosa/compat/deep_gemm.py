@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prefill indexer calls of DeepGEMM, on the host.
+"""The indexer calls of DeepGEMM.
 
-Arguments are those of `deep_gemm.fp8_mqa_logits` (DeepGEMM at commit 54e2261, June 2026), so that a
-caller changes one import. `fp8_mqa_topk` takes the same arguments and k, and returns the ids
-without ever holding the logits: this is what to migrate to.
+Arguments are those of `deep_gemm` (commit 54e2261, June 2026), so that a caller changes one import.
+`fp8_mqa_topk` takes the same arguments and k, and returns the ids without ever holding the logits:
+this is what to migrate to.
 
-The logits are those of the score model `ieee` (docs/numerics.md): every dot product is exact and
-rounded once, where Hopper's tensor cores round differently; all later operations are the same ones
-in the same order. So they are *not* bit-equal to the logits of a GPU. Where all sums are exact in
-fp32 both are the same.
+On a CUDA device the logits are those of the score model `sm90`: bit for bit what DeepGEMM's kernel
+for Hopper computes. On the host they are those of `ieee` (docs/numerics.md): every dot product is
+exact and rounded once, all later operations are the same ones in the same order. Where all sums are
+exact in fp32 both are the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dosa._errors import ArgumentError, ArgumentTypeError
 from dosa._functions import scores, topk
+from dosa._libraries import on_device
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
-__all__ = ["fp8_mqa_logits", "fp8_mqa_topk"]
+__all__ = ["fp8_fp4_mqa_logits", "fp8_mqa_logits", "fp8_mqa_topk"]
+
+# Cells that are compressed together: their places are 64-bit numbers.
+_CELLS = 1 << 26
 
 
 def fp8_mqa_logits(
@@ -37,8 +42,8 @@ def fp8_mqa_logits(
 
     Parameters
     ----------
-    q : (Sq, H, D) float8_e4m3fn tensor on the host
-        Query heads.
+    q : (Sq, H, D) float8_e4m3fn tensor
+        Query heads; all tensors are on the host, or all on one CUDA device.
     kv : ((Skv, D) float8_e4m3fn, (Skv,) float32)
         Keys and their scales.
     weights : (Sq, H) float32
@@ -60,9 +65,10 @@ def fp8_mqa_logits(
     Raises
     ------
     dosa.ArgumentError, dosa.ArgumentTypeError
-        As for `dosa.topk`; also where a window is longer than `max_seqlen_k`.
+        As for `dosa.topk`; on the host also where a window is longer than `max_seqlen_k`. On a
+        device, where nobody looks at windows, its last keys are left out.
     """
-    keys, scale = _pair(kv)
+    keys, scale = _pair("kv", kv, "a pair (keys, scales)")
     _check_windows(cu_seq_len_k_start, cu_seq_len_k_end)
     if max_seqlen_k < 0:
         raise ArgumentError.of("max_seqlen_k", str(max_seqlen_k), "0 or more")
@@ -72,6 +78,37 @@ def fp8_mqa_logits(
     if max_seqlen_k == 0:
         return logits
     return _compress(logits, cu_seq_len_k_start, cu_seq_len_k_end, max_seqlen_k)
+
+
+def fp8_fp4_mqa_logits(
+    q: tuple[Tensor, Tensor | None],
+    kv: tuple[Tensor, Tensor],
+    weights: Tensor,
+    cu_seq_len_k_start: Tensor,
+    cu_seq_len_k_end: Tensor,
+    clean_logits: bool = True,
+    max_seqlen_k: int = 0,
+    logits_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Return the logits of every query and key, by DeepGEMM's newer signature.
+
+    Parameters
+    ----------
+    q : ((Sq, H, D) float8_e4m3fn, None)
+        Queries without scale factors; FP4 queries, which have them, are refused.
+    logits_dtype : torch.float32 (the default) or torch.bfloat16
+        The logits are rounded to bfloat16 once they are computed, to nearest even.
+    kv, weights, cu_seq_len_k_start, cu_seq_len_k_end, clean_logits, max_seqlen_k
+        As for `fp8_mqa_logits`, as are the results and errors.
+    """
+    import torch
+
+    queries = _without_scales(q)
+    dtype = torch.float32 if logits_dtype is None else logits_dtype
+    if dtype not in (torch.float32, torch.bfloat16):
+        raise ArgumentTypeError.of("logits_dtype", str(dtype), "torch.float32 or torch.bfloat16")
+    windows = (cu_seq_len_k_start, cu_seq_len_k_end)
+    return fp8_mqa_logits(queries, kv, weights, *windows, clean_logits, max_seqlen_k).to(dtype)
 
 
 def fp8_mqa_topk(
@@ -90,7 +127,7 @@ def fp8_mqa_topk(
     q, kv, weights, cu_seq_len_k_start, cu_seq_len_k_end
         As for `fp8_mqa_logits`.
     k : int
-        Ids per query, 1 to 8192; may exceed Skv.
+        Ids per query, 1 to 8192 (4096 on a device); may exceed Skv.
     index_form : {"absolute", "relative"}
         Key ids, or ids minus the start of the row's window, as serving engines want them.
 
@@ -104,18 +141,27 @@ def fp8_mqa_topk(
     dosa.ArgumentError, dosa.ArgumentTypeError
         As for `dosa.topk`.
     """
-    keys, scale = _pair(kv)
+    keys, scale = _pair("kv", kv, "a pair (keys, scales)")
     _check_windows(cu_seq_len_k_start, cu_seq_len_k_end)
     inputs = (q, keys, scale, weights, cu_seq_len_k_start, cu_seq_len_k_end)
     indices: Tensor = topk(*inputs, topk=k, index_form=index_form).indices
     return indices
 
 
-def _pair(kv: object) -> tuple[Tensor, Tensor]:
-    if not isinstance(kv, (tuple, list)) or len(kv) != 2:
-        found = f"{type(kv).__name__}" + (f" of {len(kv)}" if isinstance(kv, (tuple, list)) else "")
-        raise ArgumentTypeError.of("kv", found, "a pair (keys, scales)")
-    return kv[0], kv[1]
+def _pair(name: str, pair: object, expected: str) -> tuple[Any, Any]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        size = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
+        raise ArgumentTypeError.of(name, f"{type(pair).__name__}{size}", expected)
+    return pair[0], pair[1]
+
+
+def _without_scales(q: object) -> Any:
+    """Return the queries of a pair, whose scale factors have to be None."""
+    queries, factors = _pair("q", q, "a pair (queries, None)")
+    if factors is not None:
+        found = f"scale factors ({type(factors).__name__})"
+        raise ArgumentError.of("q", found, "None: FP8 queries have none, and FP4 is not served")
+    return queries
 
 
 def _check_windows(start: object, end: object) -> None:
@@ -128,16 +174,21 @@ def _check_windows(start: object, end: object) -> None:
 def _compress(logits: Tensor, start: Tensor, end: Tensor, width: int) -> Tensor:
     import torch
 
-    num_keys = logits.shape[1]
+    rows, num_keys = logits.shape
     first = start.long().clamp(0, num_keys)
     length = (end.long().clamp(0, num_keys) - first).clamp(min=0)
-    if length.numel() and int(length.max()) > width:
+    if rows and not on_device(logits) and int(length.max()) > width:
         longest = int(length.argmax())
         found = f"{width}, and a window of {int(length[longest])} keys in row {longest}"
         raise ArgumentError.of("max_seqlen_k", found, "no longer window")
-    column = torch.arange(width)
-    source = (first[:, None] + column).clamp(max=max(num_keys - 1, 0))
+    out = logits.new_full((rows, width), float("-inf"))
     if num_keys == 0:
-        return logits.new_full((logits.shape[0], width), float("-inf"))
-    values = logits.gather(1, source)
-    return values.masked_fill_(column >= length[:, None], float("-inf"))
+        return out
+    column = torch.arange(width, device=logits.device)
+    step = max(1, _CELLS // width)
+    for begin in range(0, rows, step):
+        some = slice(begin, begin + step)
+        source = (first[some, None] + column).clamp_(max=num_keys - 1)
+        out[some] = logits[some].gather(1, source)
+        out[some].masked_fill_(column >= length[some, None], float("-inf"))
+    return out

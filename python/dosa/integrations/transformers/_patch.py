@@ -88,8 +88,10 @@ class Patch:
             self._engines[threads] = Indexer(threads=threads)
         return self._engines[threads]
 
-    def count(self, stats: Stats) -> None:
-        """Add up what a call took."""
+    def count(self, stats: Stats | None) -> None:
+        """Add up what a call took; a device does not say."""
+        if stats is None:
+            return
         self.visible += stats.visible
         self.fully_scored += stats.fully_scored
 

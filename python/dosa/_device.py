@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls on a CUDA device: enqueued on the caller's stream, nothing copied, nothing awaited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dosa import _core
+from dosa._arrays import Element
+from dosa._errors import UnsupportedError
+from dosa._libraries import Library, describe, library_of
+from dosa._results import TopK
+
+_ELEMENTS: dict[str, Element] = {
+    "q": "code",
+    "k": "code",
+    "k_scale": "float32",
+    "weights": "float32",
+    "k_start": "int32",
+    "k_end": "int32",
+    "index_offset": "int32",
+    "page_table": "int32",
+}
+
+
+class Workspaces:
+    """Workspaces that are kept, one for each device and stream.
+
+    A call that is recorded in a CUDA graph takes one from the memory of the graph instead, which
+    lives as long as the graph.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], tuple[int, Any]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are held now."""
+        return sum(size for size, _ in self._kept.values())
+
+    def clear(self) -> None:
+        """Drop them all."""
+        self._kept.clear()
+
+    def take(self, library: Library, needed: int) -> Any:
+        """Return uint8 memory of at least so many bytes on the device and stream of a call."""
+        needed = max(needed, 1)
+        if library.capturing():
+            return library.empty((needed,), "uint8")
+        place = (library.device, library.stream)
+        size, memory = self._kept.get(place, (0, None))
+        if size < needed:
+            self._kept.pop(place, None)
+            memory = library.empty((needed,), "uint8")
+            self._kept[place] = (needed, memory)
+        return memory
+
+
+def _problem(
+    library: Library, arrays: tuple[object, ...], topk: int, page_size: int
+) -> _core.DeviceProblem:
+    q, k, k_scale, weights, k_start, k_end, index_offset, page_table = (
+        describe(name, value, element, library)
+        for (name, element), value in zip(_ELEMENTS.items(), arrays, strict=True)
+    )
+    return _core.DeviceProblem(
+        q, k, k_scale, weights, k_start, k_end, index_offset, page_table, topk, page_size
+    )
+
+
+def refuse_progress(progress: object) -> None:
+    """Nothing on the device reports how far it is."""
+    if progress is not None:
+        raise UnsupportedError("progress: found a function, expected None on the device")
+
+
+def topk(
+    options: _core.Options,
+    workspaces: Workspaces,
+    arrays: tuple[object, ...],
+    topk: int,
+    page_size: int,
+    scores: bool,
+    out: tuple[object, object],
+) -> TopK[Any]:
+    """Enqueue a selection; arrays are the inputs of `dosa.topk` and its arrays of mapping."""
+    library = library_of(arrays[0])
+    problem = _problem(library, arrays, topk, page_size)
+    needed = _core.device_workspace_bytes(problem, options, False)
+    shape = (problem.num_queries, topk)
+    indices = library.empty(shape, "int32") if out[0] is None else out[0]
+    values = library.empty(shape, "float32") if out[1] is None and scores else out[1]
+    _core.device_topk(
+        problem,
+        options,
+        describe("indices", indices, "int32", library),
+        describe("scores", values, "float32", library),
+        describe("workspace", workspaces.take(library, needed), "code", library),
+        library.stream,
+    )
+    found = [
+        array if array is None or array is given else library.finish(array)
+        for array, given in zip((indices, values), out, strict=True)
+    ]
+    return TopK(found[0], found[1], None, None)
+
+
+def scores(
+    options: _core.Options,
+    workspaces: Workspaces,
+    arrays: tuple[object, ...],
+    rows: tuple[int, int] | None,
+) -> Any:
+    """Enqueue the scores of some rows; arrays are the inputs of `dosa.scores`."""
+    from dosa._options import check_rows
+
+    library = library_of(arrays[0])
+    problem = _problem(library, (*arrays, None, None), 1, 1)
+    begin, end = check_rows(rows, problem.num_queries)
+    needed = _core.device_workspace_bytes(problem, options, True)
+    out = library.empty((end - begin, problem.num_keys), "float32")
+    _core.device_scores(
+        problem,
+        options,
+        begin,
+        end,
+        describe("out", out, "float32", library),
+        describe("workspace", workspaces.take(library, needed), "code", library),
+        library.stream,
+    )
+    return library.finish(out)
