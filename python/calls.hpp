@@ -75,6 +75,8 @@ class Target {
 /// Arrays that have been checked; keeps their exporters alive.
 class Inputs {
  public:
+  static constexpr Place kPlace = Place::kHost;
+
   /// The first dimension may have any stride that keeps rows apart; those behind it are contiguous.
   template <typename Type, std::size_t Rank>
   const Type* read(const char* name, nb::handle object, Element element,
@@ -90,6 +92,22 @@ class Inputs {
     keep(array);
     return static_cast<const Type*>(array.data());
   }
+  /// Lets `check` look at an array of any rank; it has to be writable where the call writes it.
+  template <typename Check>
+  const void* inspect(const char* name, nb::handle object, bool written, Check check) {
+    if (!written) {
+      Input array = import_array<Input>(name, object);
+      check(describe(array));
+      spans_.add(name, describe(array), false);
+      keep(array);
+      return array.data();
+    }
+    Output array = import_array<Output>(name, object);
+    check(describe(array));
+    spans_.add(name, describe(array), true);
+    written_.push_back(array);
+    return array.data();
+  }
   void keep(const Input& array) { arrays_.push_back(array); }
   [[nodiscard]] const Spans& spans() const { return spans_; }
   [[nodiscard]] static std::size_t rank(const char* name, nb::handle object) {
@@ -98,6 +116,7 @@ class Inputs {
 
  private:
   std::vector<Input> arrays_;
+  std::vector<Output> written_;
   Spans spans_;
 };
 

@@ -46,8 +46,8 @@ void enqueue(int device, Body body) {
 struct Scratch {
   Scratch(DeviceArrays& arrays, nb::handle object) {
     std::int64_t stride = 0;
-    const Array found = DeviceView("workspace", object).get();
-    bytes = found.shape.empty() ? 0 : static_cast<std::size_t>(found.shape[0]);
+    const DeviceView view("workspace", object);
+    bytes = view.get().shape.empty() ? 0 : static_cast<std::size_t>(view.get().shape[0]);
     data =
         arrays.write<std::uint8_t, 1>("workspace", object, Element::kCode, {"bytes"}, {-1}, stride);
   }

@@ -68,6 +68,8 @@ class DeviceView {
 /// device. What is written may share no memory with anything else.
 class DeviceArrays {
  public:
+  static constexpr Place kPlace = Place::kDevice;
+
   /// As Inputs::read.
   template <typename Type, std::size_t Rank>
   const Type* read(const char* name, nb::handle object, Element element,
@@ -90,6 +92,15 @@ class DeviceArrays {
     return static_cast<Type*>(const_cast<void*>(data));
   }
 
+  /// As Inputs::inspect.
+  template <typename Check>
+  const void* inspect(const char* name, nb::handle object, bool written, Check check) {
+    const DeviceView view(name, object);
+    check(view.get());
+    keep(name, view, written);
+    return view.get().data;
+  }
+
   [[nodiscard]] static std::size_t rank(const char* name, nb::handle object) {
     return DeviceView(name, object).get().shape.size();
   }
@@ -102,8 +113,13 @@ class DeviceArrays {
                    std::int64_t& row_stride, bool written) {
     constexpr std::size_t kInner = Rank == 1 ? 1 : Rank - 1;
     const DeviceView view(name, object);
+    row_stride = check_array(name, view.get(), element, letters, extents, kInner, kPlace);
+    keep(name, view, written);
+    return view.get().data;
+  }
+
+  void keep(const char* name, const DeviceView& view, bool written) {
     const Array& array = view.get();
-    row_stride = check_array(name, array, element, letters, extents, kInner, Place::kDevice);
     if (device_ < 0) device_ = array.device_id;
     if (array.device_id != device_) {
       throw Refusal(Refusal::Kind::kValue, name, "device cuda:" + std::to_string(array.device_id),
@@ -111,7 +127,6 @@ class DeviceArrays {
     }
     spans_.add(name, array, written);
     if (view.capsule().is_valid()) capsules_.push_back(view.capsule());
-    return array.data;
   }
 
   std::vector<Input> capsules_;

@@ -61,8 +61,8 @@ nb::tuple allocate(const std::vector<std::size_t>& shape, const std::string& typ
   void* data = memory->data;
   const nb::capsule owner(memory.get(), free_memory);
   memory.release();
-  const nb::ndarray<> array(data, shape.size(), shape.data(), owner, nullptr, dtype,
-                            nb::device::cuda::value, device);
+  const nb::ndarray<nb::array_api> array(data, shape.size(), shape.data(), owner, nullptr, dtype,
+                                         nb::device::cuda::value, device);
   return nb::make_tuple(reinterpret_cast<std::uintptr_t>(data), array);
 }
 

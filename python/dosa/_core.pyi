@@ -80,17 +80,14 @@ class Workspace:
     def bytes(self) -> int: ...
     def clear(self) -> None: ...
 
-class ReadCache:
-    def __init__(self, kv_cache: object, page_size: int, head_dim: int) -> None: ...
-
-class WrittenCache:
-    def __init__(self, kv_cache: object, page_size: int, head_dim: int) -> None: ...
+class Cache:
+    def __init__(self, kv_cache: object, page_size: int, head_dim: int, written: bool) -> None: ...
 
 class PagedProblem:
     def __init__(
         self,
         q: object,
-        cache: ReadCache,
+        cache: Cache,
         weights: object,
         context_lens: object,
         block_table: object,
@@ -168,7 +165,7 @@ def paged_topk(
     rows: object,
 ) -> dict[str, Any]: ...
 def paged_gather(
-    cache: ReadCache,
+    cache: Cache,
     block_table: object,
     cu_seq_lens: object,
     k: object,
@@ -177,7 +174,7 @@ def paged_gather(
     threads: int,
 ) -> None: ...
 def paged_insert(
-    cache: WrittenCache, k: object, slot_mapping: object, scale_format: int, threads: int
+    cache: Cache, k: object, slot_mapping: object, scale_format: int, threads: int
 ) -> None: ...
 def witness_bytes(topk: int) -> int: ...
 def witness_set(state: object, topk: int, ids: object) -> None: ...

@@ -327,7 +327,8 @@ def paged_insert(
     """
     keys = view("k", k, "bfloat16")
     page_size = _page_size(kv_cache, page_size)
-    cache = _core.WrittenCache(view("kv_cache", kv_cache, "code"), page_size, _last_extent(k))
+    pages = view("kv_cache", kv_cache, "code")
+    cache = _core.Cache(pages, page_size, _last_extent(k), True)
     formats = get_args(ScaleFormat)
     _core.paged_insert(
         cache,
@@ -338,9 +339,9 @@ def paged_insert(
     )
 
 
-def _read_cache(kv_cache: object, page_size: int | None, head_dim: int) -> _core.ReadCache:
+def _read_cache(kv_cache: object, page_size: int | None, head_dim: int) -> _core.Cache:
     page_size = _page_size(kv_cache, page_size)
-    return _core.ReadCache(view("kv_cache", kv_cache, "code"), page_size, head_dim)
+    return _core.Cache(view("kv_cache", kv_cache, "code"), page_size, head_dim, False)
 
 
 def _page_size(kv_cache: object, given: int | None) -> int:

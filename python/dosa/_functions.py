@@ -61,14 +61,15 @@ def topk(
     """Return the K best keys of every query, exactly.
 
     The score of key i for query t is ``k_scale[i] * sum_h weights[t,h] * max(0, q[t,h] . k[i])`` in
-    the score model `ieee` (docs/numerics.md). Higher scores first; equal scores, lower ids first;
-    NaN last. No option but `index_form`, the forced keys and `order` changes what is returned.
+    the score model `ieee` (docs/numerics.md) on the host, `sm90` on a CUDA device. Higher scores
+    first; equal scores, lower ids first; NaN last. No option but `index_form`, the forced keys and
+    `order` changes what is returned.
 
     Parameters
     ----------
     q : (Q, H, D) float8_e4m3fn, or uint8 holding its codes
         Query heads; (H, D) contiguous, rows may be strided. H is 1 to 128, D a multiple of 16 up
-        to 256.
+        to 256 (32, 64 or 128 on a device). All arrays are on the host, or all on the device of q.
     k : (N, D) float8_e4m3fn or uint8
         Keys; rows may be strided.
     k_scale : (N,) float32, contiguous
@@ -80,9 +81,11 @@ def topk(
         The window [k_start, k_end) of keys that a query sees, clamped to [0, N]; an empty or
         inverted window gives a row of -1. Default: all keys.
     topk : int
-        K, 1 to 8192; may exceed N.
+        K, 1 to 8192 (4096 on a device); may exceed N.
     scores : bool
         Return the scores too; forced keys score +Inf.
+    out : (Q, K) int32, or a pair of it and (Q, K) float32, optional
+        Arrays of the caller's for ids and scores. They share memory with no other array.
     index_offset : (Q,) int32, contiguous
         For ``index_form="offset"``.
     page_table : (pages,) or (Q, pages) int32
@@ -107,7 +110,7 @@ def topk(
             Retained heads r; 0 chooses for each group of rows.
         threads : int, default 0
             OpenMP threads; 0 is the runtime's default.
-        workspace_mib : int, default 64
+        workspace_mib : int, default 64, on a device 2048
             Most memory of the workspace in MiB, at least 16.
         progress : function (rows_done, rows_total), optional
             Called now and then, from one thread at a time; what it raises is raised when the call
@@ -118,8 +121,8 @@ def topk(
     Returns
     -------
     TopK
-        indices (Q, K) int32, scores (Q, K) float32 or None, stats, rows. Torch tensors where `q` is
-        one, else NumPy arrays.
+        indices (Q, K) int32, scores (Q, K) float32 or None, stats, rows. Arrays are of the library
+        and on the device of `q`; on a device stats and rows are None, as nothing waits for it.
 
     Raises
     ------
@@ -128,14 +131,17 @@ def topk(
     dosa.ArgumentError
         A wrong shape, stride, device, or value, or memory that was freed (a ValueError). Both name
         the argument, what was found and what is expected, before any work.
+    dosa.UnsupportedError
+        What a device, or a package without its engine, does not have.
     dosa.InternalError, MemoryError
         A failure that no argument explains; no memory for the results or the workspace.
 
     Notes
     -----
     Nothing is copied. Inputs must not change during the call; other Python threads run meanwhile,
-    as the interpreter lock is released. The selection is not differentiable: tensors that require
-    grad are refused, pass ``x.detach()``.
+    as the interpreter lock is released. On a device the call enqueues work on the current stream of
+    the library of `q` and returns (docs/python.md). The selection is not differentiable: tensors
+    that require grad are refused, pass ``x.detach()``.
 
     Method: *DoSA: Dots Sparse Attention*, arXiv 2610.13990.
 
@@ -176,7 +182,7 @@ def scores(
     rows: tuple[int, int] | None = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Return the score of every visible key, in the score model `ieee`.
+    """Return the score of every visible key, in the score model of where `q` lies.
 
     Parameters
     ----------
@@ -190,7 +196,7 @@ def scores(
     Returns
     -------
     (end - begin, N) float32
-        -Inf outside a row's window. A torch tensor where `q` is one, else a NumPy array.
+        -Inf outside a row's window. An array of the library and on the device of `q`.
 
     Raises
     ------

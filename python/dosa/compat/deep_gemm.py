@@ -2,8 +2,8 @@
 """The indexer calls of DeepGEMM.
 
 Arguments are those of `deep_gemm` (commit 54e2261, June 2026), so that a caller changes one import.
-`fp8_mqa_topk` takes the same arguments and k, and returns the ids without ever holding the logits:
-this is what to migrate to.
+`fp8_mqa_topk` and `fp8_paged_mqa_topk` take the same arguments and k, and return the ids without
+ever holding the logits: this is what to migrate to.
 
 On a CUDA device the logits are those of the score model `sm90`: bit for bit what DeepGEMM's kernel
 for Hopper computes. On the host they are those of `ieee` (docs/numerics.md): every dot product is
@@ -18,12 +18,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from dosa._errors import ArgumentError, ArgumentTypeError
 from dosa._functions import scores, topk
 from dosa._libraries import on_device
+from dosa.compat._paged import (
+    fp8_fp4_paged_mqa_logits,
+    fp8_paged_mqa_logits,
+    fp8_paged_mqa_topk,
+    get_paged_mqa_logits_metadata,
+)
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["fp8_fp4_mqa_logits", "fp8_mqa_logits", "fp8_mqa_topk"]
+__all__ = [
+    "fp8_fp4_mqa_logits",
+    "fp8_fp4_paged_mqa_logits",
+    "fp8_mqa_logits",
+    "fp8_mqa_topk",
+    "fp8_paged_mqa_logits",
+    "fp8_paged_mqa_topk",
+    "get_paged_mqa_logits_metadata",
+]
 
 # Cells that are compressed together: their places are 64-bit numbers.
 _CELLS = 1 << 26
@@ -101,12 +115,7 @@ def fp8_fp4_mqa_logits(
     kv, weights, cu_seq_len_k_start, cu_seq_len_k_end, clean_logits, max_seqlen_k
         As for `fp8_mqa_logits`, as are the results and errors.
     """
-    import torch
-
-    queries = _without_scales(q)
-    dtype = torch.float32 if logits_dtype is None else logits_dtype
-    if dtype not in (torch.float32, torch.bfloat16):
-        raise ArgumentTypeError.of("logits_dtype", str(dtype), "torch.float32 or torch.bfloat16")
+    queries, dtype = without_scales(q), logits_type(logits_dtype)
     windows = (cu_seq_len_k_start, cu_seq_len_k_end)
     return fp8_mqa_logits(queries, kv, weights, *windows, clean_logits, max_seqlen_k).to(dtype)
 
@@ -155,7 +164,16 @@ def _pair(name: str, pair: object, expected: str) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _without_scales(q: object) -> Any:
+def logits_type(dtype: torch.dtype | None) -> torch.dtype:
+    """Return the dtype that logits are asked for in."""
+    import torch
+
+    if dtype not in (None, torch.float32, torch.bfloat16):
+        raise ArgumentTypeError.of("logits_dtype", str(dtype), "torch.float32 or torch.bfloat16")
+    return torch.float32 if dtype is None else dtype
+
+
+def without_scales(q: object) -> Any:
     """Return the queries of a pair, whose scale factors have to be None."""
     queries, factors = _pair("q", q, "a pair (queries, None)")
     if factors is not None:

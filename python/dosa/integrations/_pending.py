@@ -13,6 +13,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dosa._errors import Error
+from dosa.integrations._engine import engine_problem
 from dosa.integrations._guard import DISABLE, disabled, step_aside, version_problem
 
 if TYPE_CHECKING:
@@ -115,13 +117,24 @@ class Installed:
             self.active, self.problem = False, "uninstalled"
 
 
-def select(pending: PendingLogits, topk: int, **options: Any) -> Tensor:
-    """Return (S, K) int32 ids by `torch.ops.dosa.topk`, on the device of the operands."""
+def select(
+    pending: PendingLogits, topk: int, made: Installed, counted: str, **options: Any
+) -> Tensor | None:
+    """Return (S, K) int32 ids by `torch.ops.dosa.topk`, on the device of the operands.
+
+    The call is counted by the name `counted`. None, and one more among the fallbacks, where the
+    engine refuses it.
+    """
     import torch
 
     import_module("dosa.torch")
     forced = {"forced_first": pending.forced_first, "forced_last": pending.forced_last}
-    found: Tensor = torch.ops.dosa.topk(*pending.operands, topk, **options, **forced)
+    try:
+        found: Tensor = torch.ops.dosa.topk(*pending.operands, topk, **options, **forced)
+    except Error as refused:
+        made.fallbacks[f"refused: {refused}"] += 1
+        return None
+    made.calls[counted] += 1
     return found
 
 
@@ -134,18 +147,7 @@ def cannot(operands: Operands, q_scale: Tensor | None) -> str | None:
         return "queries or keys that are no float8_e4m3fn"
     if weights.dtype != torch.float32:
         return f"weights of {weights.dtype}"
-    return engine_problem(q.device.type)
-
-
-def engine_problem(device: str) -> str | None:
-    """Return that no engine of this package serves a type of device, or None."""
-    import torch
-
-    import_module("dosa.torch")
-    key = {"cpu": "CPU", "cuda": "CUDA"}.get(device)
-    if key and torch._C._dispatch_has_kernel_for_dispatch_key("dosa::topk", key):
-        return None
-    return f"torch.ops.dosa.topk: found no engine for {device}, expected one in this package"
+    return engine_problem(q.device)
 
 
 def ready(

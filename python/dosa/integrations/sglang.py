@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dosa.integrations._engine import engine_problem
 from dosa.integrations._pending import (
     Installed,
     Operands,
     PendingLogits,
     cannot,
-    engine_problem,
     ready,
     select,
 )
@@ -165,7 +165,6 @@ def _replace_selection(backend: Any, made: Installed) -> None:
             )
             if found is not None:
                 return found
-            made.fallbacks["no page table of page size 1"] += 1
             logits = _with_forced(logits, lengths, row_starts)
         return original(
             self,
@@ -195,7 +194,7 @@ def _select(
     pages: tuple[Any, Tensor | None, Any],
     made: Installed,
 ) -> Tensor | None:
-    """Return the ids in the form that is asked for; None where there is no table to map through."""
+    """Return the ids in the form that is asked for; None, counted, where that cannot be."""
     import torch
 
     start = torch.zeros_like(lengths) if row_starts is None else row_starts
@@ -203,19 +202,17 @@ def _select(
     end = (start + lengths).to(torch.int32)
     pending.operands = pending.operands._replace(k_start=start, k_end=end)
     if unfused:
-        made.calls["relative"] += 1
-        return select(pending, topk, index_form="relative")
+        return select(pending, topk, made, "relative", index_form="relative")
     if ragged and offset is not None:
-        made.calls["offset"] += 1
         offset = offset[: len(start)].to(torch.int32).contiguous()
-        return select(pending, topk, index_form="offset", index_offset=offset)
+        return select(pending, topk, made, "offset", index_form="offset", index_offset=offset)
     metadata, cu_seqlens, batch = pages
     table = metadata.page_table_1
     if ragged or table is None:
+        made.fallbacks["no page table of page size 1"] += 1
         return None
-    made.calls["slot"] += 1
-    positions = select(pending, topk, index_form="relative")
-    return slots(positions, table, cu_seqlens, batch)
+    positions = select(pending, topk, made, "slot", index_form="relative")
+    return None if positions is None else slots(positions, table, cu_seqlens, batch)
 
 
 def slots(positions: Tensor, table: Tensor, cu_seqlens: Tensor | None, batch: Any = None) -> Tensor:

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dosa.integrations._engine import engine_problem
 from dosa.integrations._pending import (
     Installed,
     Operands,
     PendingLogits,
     cannot,
-    engine_problem,
     ready,
     select,
 )
@@ -139,11 +139,13 @@ class _Operators:
     ) -> None:
         """Write min(K, window) ids relative to the start of the window, then -1, into `indices`."""
         if isinstance(logits, PendingLogits) and not logits.computed:
-            self._made.calls["relative"] += 1
-            indices[:num_rows] = select(logits, topk, index_form="relative")
-            return
-        if isinstance(logits, PendingLogits):
+            found = select(logits, topk, self._made, "relative", index_form="relative")
+            if found is not None:
+                indices[:num_rows] = found
+                return
+        elif isinstance(logits, PendingLogits):
             self._made.fallbacks["logits that were read before the selection"] += 1
+        if isinstance(logits, PendingLogits):
             logits = logits.tensor()
             stride0, stride1 = logits.stride()
         original = self._operators.top_k_per_row_prefill

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 import transformers
 
 KINDS = ("glm_moe_dsa", "deepseek_v32")
+# Where models and prompts lie: DOSA_TEST_DEVICE=cuda runs the same tests on a GPU.
+DEVICE = os.environ.get("DOSA_TEST_DEVICE", "cpu")
 
 
 def make(kind: str, implementation: str = "sdpa", **changes: Any) -> Any:
@@ -49,13 +52,13 @@ def make(kind: str, implementation: str = "sdpa", **changes: Any) -> Any:
         for weight in model.parameters():
             if weight.dim() == 2:
                 weight.mul_(8)
-    return model
+    return model.to(DEVICE)
 
 
 def tokens(length: int, batch: int = 2, padding: int = 60) -> dict[str, Any]:
     """Prompts, the last of them with padding on the left."""
     made = torch.Generator().manual_seed(7)
-    ids = torch.randint(2, 256, (batch, length), generator=made)
+    ids = torch.randint(2, 256, (batch, length), generator=made, device="cpu").to(DEVICE)
     mask = torch.ones_like(ids)
     mask[-1, :padding] = 0
     return {"input_ids": ids, "attention_mask": mask}

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from dosa.integrations import IntegrationWarning, _pending  # noqa: E402
+from dosa.integrations._engine import engine_problem  # noqa: E402
 from serving import Batch, K  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -35,11 +36,21 @@ class TestPending:
         assert pending.shape == (batch.rows, batch.keys)
         assert (pending.stride(0), pending.stride(1)) == (batch.keys, 1)
         assert not pending.computed
-        found = _pending.select(pending, K, index_form="relative")
+        made = _pending.Installed("test")
+        found = _pending.select(pending, K, made, "by test", index_form="relative")
+        assert made.calls == {"by test": 1}
         np.testing.assert_array_equal(found.numpy(), batch.relative)
         assert not computed
         assert pending.tensor() is pending.tensor()
         assert len(computed) == 1
+
+    def test_a_call_that_the_engine_refuses(self, batch: Batch) -> None:
+        operands = _pending.Operands(*batch.tensors())
+        pending = _pending.PendingLogits(operands, operands.weights.clone, batch.keys)
+        made = _pending.Installed("test")
+        assert _pending.select(pending, 9000, made, "by test", index_form="relative") is None
+        assert made.fallbacks == {"refused: topk: found 9000, expected 1 to 8192": 1}
+        assert not made.calls
 
     def test_what_the_engine_does_not_take(self, batch: Batch) -> None:
         operands = _pending.Operands(*batch.tensors())
@@ -49,7 +60,7 @@ class TestPending:
         assert "no float8_e4m3fn" in str(_pending.cannot(packed, None))
         narrow = operands._replace(weights=operands.weights.bfloat16())
         assert _pending.cannot(narrow, None) == "weights of torch.bfloat16"
-        assert "found no engine for meta" in str(_pending.engine_problem("meta"))
+        assert engine_problem("meta") == "device: found meta, expected cpu or cuda"
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
@@ -69,11 +80,13 @@ class TestInstalling:
         with pytest.warns(IntegrationWarning, match=f"{name}: found 9.9, expected"):
             assert not module.install().active
 
-    @pytest.mark.skipif(_pending.engine_problem("cuda") is None, reason="there is a CUDA engine")
+    @pytest.mark.skipif(engine_problem("cuda") is None, reason="there is a CUDA engine")
     def test_without_an_engine_for_the_device(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         version = {"vllm": "0.33.0", "sglang": "0.5.23"}[name]
         module = self.found(name, version, monkeypatch)
-        with pytest.warns(IntegrationWarning, match="found no engine for cuda, expected one"):
+        with pytest.warns(
+            IntegrationWarning, match=r"found no (device engine|CUDA device)|found compute cap"
+        ):
             assert not module.install().active

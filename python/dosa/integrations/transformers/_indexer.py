@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dosa.integrations._engine import engine_problem
 from dosa.integrations._fp8 import quantise
 from dosa.integrations.transformers._masks import LazyMask, Mask, Spans, TensorMask
 from dosa.integrations.transformers._select import filled, filled_span, native
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dosa.integrations.transformers._patch import Patch
 
 MAX_HEADS, MAX_DIM, DIM_STEP, MAX_TOPK = 128, 256, 16, 8192
+DEVICE_DIMS, DEVICE_MAX_TOPK = (32, 64, 128), 4096
 
 
 class IndexerForward:
@@ -233,12 +235,15 @@ def _understood(
 def _engine_cannot(module: Any, k: Tensor, topk: int) -> str:
     """Return why the engine cannot serve these keys, or nothing."""
     heads, dim = module.n_heads, module.head_dim
-    if k.device.type != "cpu":
-        return f"keys on {k.device.type}, and an engine for the host alone"
+    problem = engine_problem(k.device)
+    if problem is not None:
+        return problem
+    on_host = k.device.type == "cpu"
     if not 1 <= heads <= MAX_HEADS:
         return f"{heads} heads"
-    if dim % DIM_STEP or not DIM_STEP <= dim <= MAX_DIM:
+    dims = range(DIM_STEP, MAX_DIM + 1, DIM_STEP) if on_host else DEVICE_DIMS
+    if dim not in dims:
         return f"a head dimension of {dim}"
-    if topk > MAX_TOPK:
+    if topk > (MAX_TOPK if on_host else DEVICE_MAX_TOPK):
         return f"index_topk {topk}"
     return ""
