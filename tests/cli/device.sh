@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# device.sh COMMAND DATA_FOLDER: the commands with --backend cuda. Every mode writes the same bytes,
-# `verify` finds nothing, inputs that no order of summing changes give the ids of the CPU engine,
-# and `bench` counts every pair. Exit status 77: no CUDA in this build, or no sm_90 device.
+# device.sh COMMAND DATA_FOLDER [PEER]: the commands with --backend cuda. Every mode writes the same
+# bytes, `verify` finds nothing, inputs that no order of summing changes give the ids of the CPU
+# engine, and `bench` counts every pair. Exit status 77: no CUDA in this build, or no sm_90 device.
 set -uo pipefail
 command=$1
 folder=$(mktemp -d)
@@ -61,5 +61,15 @@ expect 'bench' "$command" bench "$folder/model.in" --backend cuda --rows 64,32 -
   --heads 6 --repeat 3 --json "$folder/bench.json" >/dev/null
 expect 'bench: two cells' test "$(grep -c '"best_every_key"' "$folder/bench.json")" -eq 2
 expect 'bench: four modes each' test "$(grep -c '"wall_s"' "$folder/bench.json")" -eq 8
+
+# Somebody else's library; by default the one that was built for this test, if it was.
+peer=${3:-$(dirname "$command")/tests/libbench_device_peer.so}
+if [ -f "$peer" ]; then
+  expect 'bench with a peer' "$command" bench "$folder/model.in" --backend cuda --rows 64 \
+    --keys 65536 --modes full -k 100 --repeat 2 --peer "other=$peer" \
+    --json "$folder/peer.json" >/dev/null
+  # It leaves out one id of 100.
+  expect 'ids in common' grep -qE '"ids_in_common": 0\.99' "$folder/peer.json"
+fi
 echo "$checks checks, $failures failures"
 [ "$failures" -eq 0 ]

@@ -93,18 +93,20 @@ def bar_chart(
 def stacked_bars(
     title: str,
     axis: str,
+    order: Sequence[str],
     rows: Sequence[tuple[str, tuple[Sequence[tuple[str, float]], float]]],
 ) -> str:
     """Draw bars of parts, one row each, with a mark at the row's floor where it is above 0."""
-    names = list(dict.fromkeys(name for _, (parts, _) in rows for name, _ in parts))
+    seen = {name for _, (parts, _) in rows for name, _ in parts}
+    names = [name for name in order if name in seen]
     left = max(len(label) for label, _ in rows) * _LETTER + 14
     highest = max(max(sum(value for _, value in parts), floor) for _, (parts, floor) in rows)
     lines = -(-len(names) // _LEGEND_PARTS)
     body = [
-        _shades(names[n * _LEGEND_PARTS : (n + 1) * _LEGEND_PARTS], n * _LEGEND_PARTS, 18.0 * n)
+        _shades(names[n * _LEGEND_PARTS : (n + 1) * _LEGEND_PARTS], n * _LEGEND_PARTS, 18.0 * n + 4)
         for n in range(lines)
     ]
-    y = 18.0 * lines + 14
+    y = 18.0 * lines + 18
     for label, (parts, floor) in rows:
         body.append(_text(left - 8, y + 14, label, "end"))
         x = left

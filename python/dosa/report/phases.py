@@ -40,7 +40,7 @@ def phases(data: Data) -> Section:
             "knows nothing of memory, of selection, or of the first keys that every row scores "
             "densely."
         ),
-        Figure("phases", sentence, stacked_bars("Phases of a call", "milliseconds", bars)),
+        Figure("phases", sentence, stacked_bars("Phases of a call", "milliseconds", PHASES, bars)),
         _table(chosen),
     ]
     return section
