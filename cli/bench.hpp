@@ -17,7 +17,8 @@ struct BenchArgs {
   std::vector<std::int64_t> rows = {256};  // groups of 128 on two threads, as in a serving call
   std::vector<int> heads;
   std::int32_t topk = 2048;
-  std::int32_t backend = 0;  // Backend
+  std::int32_t backend = 0;      // Backend
+  std::int32_t phase_calls = 3;  // of each mode, with --backend cuda
   std::string json;
   bench::CellOptions cell;
   bool no_sgemm = false;
