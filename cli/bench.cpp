@@ -132,6 +132,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   command->add_option("--gen", args->specs, "Made inputs: what follows `dosa gen`, as for `study`")
       ->type_name("SPEC");
   add_backend(*command, args->backend);
+  add_score_model(*command, args->score_model);
   command->add_option("--keys", args->keys, "Lengths; those over an input's are left out")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, kMostKeys))
@@ -154,8 +155,6 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
   add_integer(*command, "--repeat", args->cell.repetitions, 1, kMostRepetitions,
               "Repetitions, each in another order");
-  add_integer(*command, "--phase-calls", args->phase_calls, 0, kMostRepetitions,
-              "Calls of each mode that are timed by phase; --backend cuda only");
   command->add_option("--seconds", args->cell.least_seconds, "Least time of a repetition")
       ->check(CLI::NonNegativeNumber);
   command

@@ -55,7 +55,8 @@ std::vector<std::string> advice_on(const Report& report) {
                                  report.threads, system.usable));
   }
   if (report.devices.built && report.devices.usable.empty()) {
-    advice.emplace_back("this build has the device engine, but no sm_90 device was found");
+    advice.emplace_back(
+        "this build has the device engine, but no device of sm_80 or later was found");
   }
   if (report.check.screened == 0) {
     advice.emplace_back("no key was screened during the check: that part was not tested");
@@ -128,7 +129,7 @@ std::string devices_text(const DeviceFacts& devices) {
   const std::string driver = devices.driver.empty() ? "no driver" : devices.driver;
   if (!devices.built) return "not in this build (DOSA_CUDA); " + driver;
   const std::string found = devices.usable.empty()
-                                ? std::string("no sm_90 device")
+                                ? std::string("no device of sm_80 or later")
                                 : fmt::format("{}", fmt::join(devices.usable, "; "));
   return fmt::format("{}; CUDA {}; {}{}{}", found, devices.runtime, driver,
                      devices.failure.empty() ? "" : "; ", devices.failure);

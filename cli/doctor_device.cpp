@@ -9,6 +9,11 @@
 
 #ifdef DOSA_CUDA_ENGINE
 #include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "dosa/dosa.h"
+#include "engine/cuda_model.hpp"
 #endif
 
 namespace dosa::cli {
@@ -28,13 +33,27 @@ std::string kernel_driver() {
 
 #ifdef DOSA_CUDA_ENGINE
 
+constexpr int kTested = 90;
+
 /// CUDA's 12040 as "12.4".
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+/// "models sm90, mma_f16 (run on such a card)"; empty where the device can run none.
+std::string models_text(int capability) {
+  std::string names;
+  for (const int model : {DOSA_MODEL_SM90, DOSA_MODEL_MMA_F16, DOSA_MODEL_MMA_FP8}) {
+    if (!engine::can_run_model(model, capability)) continue;
+    names += names.empty() ? "models " : ", ";
+    names += engine::model_name(model);
+  }
+  if (names.empty()) return names;
+  // The tests of the device have been run on an H200 alone.
+  return names + (capability == kTested ? " (tested on such a card)" : " (compiled, never run)");
+}
+
 void look_with_cuda(DeviceFacts& facts) {
-  constexpr int kMajor = 9;  // the engine's kernels are built for sm_90a alone
   constexpr double kGib = 1 << 30;
   int version = 0;
   if (cudaRuntimeGetVersion(&version) == cudaSuccess) facts.runtime = version_text(version);
@@ -55,10 +74,13 @@ void look_with_cuda(DeviceFacts& facts) {
       facts.failure = fmt::format("device {}: {}", device, cudaGetErrorString(got));
       continue;
     }
-    (found.major == kMajor ? facts.usable : facts.others)
-        .push_back(fmt::format("{}, sm_{}{}, {} multiprocessors, {:.1f} GiB", found.name,
-                               found.major, found.minor, found.multiProcessorCount,
-                               static_cast<double>(found.totalGlobalMem) / kGib));
+    const int capability = found.major * 10 + found.minor;
+    std::string text =
+        fmt::format("{}, sm_{}, {} multiprocessors, {:.1f} GiB", found.name, capability,
+                    found.multiProcessorCount, static_cast<double>(found.totalGlobalMem) / kGib);
+    const std::string models = models_text(capability);
+    if (!models.empty()) text += ", " + models;
+    (models.empty() ? facts.others : facts.usable).push_back(std::move(text));
   }
 }
 

@@ -27,7 +27,7 @@ struct DeviceFacts {
   std::string driver;               // text; empty where there is none
   std::string runtime;              // CUDA runtime of this build; empty without the device engine
   std::string failure;              // what asking for devices failed with; empty where it did not
-  std::vector<std::string> usable;  // sm_90 devices: "NVIDIA ..., 132 multiprocessors, ... GiB"
+  std::vector<std::string> usable;  // sm_80 or later: "NVIDIA ..., 132 multiprocessors, ... GiB"
   std::vector<std::string> others;
 };
 

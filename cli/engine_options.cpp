@@ -41,6 +41,11 @@ constexpr std::array<Choice, 5> kAggregates = {{{"support", DOSA_AGGREGATE_SUPPO
 constexpr std::array<Choice, 3> kStatistics = {{{"hard", DOSA_STATISTICS_HARD},
                                                 {"random", DOSA_STATISTICS_RANDOM},
                                                 {"seeds", DOSA_STATISTICS_SEEDS}}};
+constexpr std::array<Choice, 5> kModels = {{{"default", DOSA_MODEL_DEFAULT},
+                                            {"ieee", DOSA_MODEL_IEEE},
+                                            {"sm90", DOSA_MODEL_SM90},
+                                            {"mma_f16", DOSA_MODEL_MMA_F16},
+                                            {"mma_fp8", DOSA_MODEL_MMA_FP8}}};
 
 constexpr std::array<Choice, 2> kBackends = {{{"cpu", kCpu}, {"cuda", kCuda}}};
 
@@ -116,7 +121,12 @@ dosa_problem EngineArgs::problem(const io::Trace& from) const {
 
 void add_backend(CLI::App& app, std::int32_t& backend) {
   add_choice(app, "--backend", kBackends, backend,
-             "Engine: this processor, scores of model ieee, or a Hopper GPU, scores of model sm90");
+             "Engine: this processor or a GPU (see --score-model)");
+}
+
+void add_score_model(CLI::App& app, std::int32_t& model) {
+  add_choice(app, "--score-model", kModels, model,
+             "How dot products are rounded; default: ieee, or what the GPU does best");
 }
 
 void add_engine_options(CLI::App& app, EngineArgs& args) {
@@ -135,6 +145,7 @@ void add_engine_options(CLI::App& app, EngineArgs& args) {
   add_integer(app, "--threads", options.threads, 0, kMostThreads, "0: as many as the machine has");
   add_integer(app, "--workspace-mib", args.workspace_mib, kLeastWorkspaceMib, kMostWorkspaceMib,
               "Most scratch memory");
+  add_score_model(app, options.score_model);
   add_certificate_options(app, args);
 }
 
@@ -153,7 +164,8 @@ nlohmann::ordered_json options_json(const dosa_options& options) {
           {"allowance", choice_name(kAllowances, options.allowance)},
           {"allowance_groups", options.allowance_groups},
           {"aggregate", choice_name(kAggregates, options.aggregate)},
-          {"statistics", choice_name(kStatistics, options.statistics)}};
+          {"statistics", choice_name(kStatistics, options.statistics)},
+          {"score_model", choice_name(kModels, options.score_model)}};
 }
 
 std::string mode_text(const dosa_options& options) {

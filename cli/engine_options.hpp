@@ -41,6 +41,9 @@ enum Backend : std::int32_t { kCpu, kCuda };
 /// Declares --backend.
 void add_backend(CLI::App& app, std::int32_t& backend);
 
+/// Declares --score-model, a dosa_score_model.
+void add_score_model(CLI::App& app, std::int32_t& model);
+
 /// Declares TRACE and the options; `args` must outlive the parsing.
 void add_engine_options(CLI::App& app, EngineArgs& args);
 

@@ -22,7 +22,8 @@ std::vector<DeviceContender> peers_of(const BenchArgs& args) {
   std::vector<DeviceContender> peers;
   for (const std::string& spec : args.peers) {
     const bench::PeerFunction found = bench::load_peer(spec, "dosa_bench_peer_cuda_topk");
-    peers.push_back({found.name, DOSA_MODE_BASE, 0, reinterpret_cast<DevicePeer>(found.address)});
+    peers.push_back({found.name, DOSA_MODE_BASE, 0, DOSA_MODEL_DEFAULT,
+                     reinterpret_cast<DevicePeer>(found.address)});
   }
   return peers;
 }
@@ -34,13 +35,13 @@ std::vector<DeviceContender> contenders(const BenchArgs& args, int heads,
   std::vector<DeviceContender> all;
   for (const auto& [name, mode] :
        {std::pair{"base", DOSA_MODE_BASE}, {"full", DOSA_MODE_FULL}, {"auto", DOSA_MODE_AUTO}}) {
-    if (wanted(args, name)) all.push_back({name, mode});
+    if (wanted(args, name)) all.push_back({name, mode, 0, args.score_model});
   }
   const std::vector<int> retained = args.heads.empty() ? std::vector<int>{6, 14, 22} : args.heads;
   for (const auto& [name, mode] :
        {std::pair{"screen", DOSA_MODE_SCREEN}, {"dosa", DOSA_MODE_DOSA}}) {
     for (const int r : retained) {
-      if (wanted(args, name) && r <= heads) all.push_back({name, mode, r});
+      if (wanted(args, name) && r <= heads) all.push_back({name, mode, r, args.score_model});
     }
   }
   all.insert(all.end(), peers.begin(), peers.end());
@@ -59,7 +60,7 @@ int bench_on_device(BenchArgs args) {
   const nlohmann::ordered_json head = device_header(device, args.cell.repetitions, ceilings);
   fmt::print("{}", device_head(head, ceilings));
   std::fflush(stdout);
-  DeviceCells runner(args.cell.repetitions, args.phase_calls);
+  DeviceCells runner(args.cell.repetitions);
   std::vector<DeviceCell> cells;
   for (const StudySource& source : sources(args)) {
     const StudyInput input = source.load();

@@ -9,7 +9,7 @@ struct VerifyArgs;
 struct BenchArgs;
 
 /// Each is the whole command; returns the exit code.
-/// Throws: Failure where there is no CUDA in this build, no driver or no sm_90 device;
+/// Throws: Failure where there is no CUDA in this build, no driver or no device of sm_80 or later;
 /// gpu::CudaError
 int run_on_device(const RunArgs& args);
 int verify_on_device(const VerifyArgs& args);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/cuda_model.hpp"
 #include "failure.hpp"
 
 namespace dosa::cli {
@@ -26,19 +27,25 @@ DeviceArray<std::int32_t> window(const std::int32_t* host, std::int64_t rows) {
 
 }  // namespace
 
+const char* model_on_device(const dosa_options& options) {
+  return engine::model_name(options.score_model != DOSA_MODEL_DEFAULT
+                                ? options.score_model
+                                : engine::default_model(engine::device_capability()));
+}
+
 std::string require_device() {
-  constexpr int kMajor = 9;
+  constexpr int kMajor = 8;
   int count = 0;
   const cudaError_t asked = cudaGetDeviceCount(&count);
   if (asked != cudaSuccess || count == 0) {
     throw Failure("--backend", asked == cudaSuccess ? "no device" : cudaGetErrorString(asked),
-                  "an sm_90 device");
+                  "an sm_80 device or later");
   }
   cudaDeviceProp device{};
   DOSA_CUDA(cudaGetDeviceProperties(&device, 0));
   const std::string name = fmt::format("{}, sm_{}{}, {} multiprocessors", device.name, device.major,
                                        device.minor, device.multiProcessorCount);
-  if (device.major != kMajor) throw Failure("--backend", name, "an sm_90 device");
+  if (device.major < kMajor) throw Failure("--backend", name, "an sm_80 device or later");
   return name;
 }
 

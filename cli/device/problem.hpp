@@ -8,6 +8,9 @@
 
 namespace dosa::cli {
 
+/// Name of the score model that these options mean on the current device.  Throws: gpu::CudaError
+[[nodiscard]] const char* model_on_device(const dosa_options& options);
+
 class DeviceProblem {
  public:
   /// Copies the tensors of `host`, which must outlive cut().  Throws: gpu::CudaError

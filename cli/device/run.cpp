@@ -58,7 +58,7 @@ void print_json(const RunArgs& args, const dosa_problem& problem, const dosa_opt
   const nlohmann::ordered_json json = {
       {"trace", args.engine.trace},
       {"backend", "cuda"},
-      {"model", "sm90"},
+      {"model", model_on_device(options)},
       {"device", device},
       {"shape", shape_json(problem)},
       {"options", options_json(options)},
@@ -99,7 +99,8 @@ int run_on_device(const RunArgs& args) {
   const std::unique_ptr<io::OutputFile> output = open_output(args, host);
   const DeviceProblem inputs(host);
   const Answer answer = compute(inputs.problem(), options, args.scores);
-  if (output != nullptr) commit_output(*output, args, host, options, "sm90", answer);
+  if (output != nullptr)
+    commit_output(*output, args, host, options, model_on_device(options), answer);
   if (args.json) {
     print_json(args, host, options, device, answer);
   } else {

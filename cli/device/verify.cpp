@@ -19,7 +19,7 @@ nlohmann::ordered_json report_json(const VerifyArgs& args, const dosa_problem& p
                                    const Found& found) {
   return {{"trace", args.engine.trace},
           {"backend", "cuda"},
-          {"model", "sm90"},
+          {"model", model_on_device(options)},
           {"device", device},
           {"shape", shape_json(problem)},
           {"options", options_json(options)},

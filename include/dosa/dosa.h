@@ -122,6 +122,15 @@ typedef enum dosa_statistics {
   DOSA_STATISTICS_SEEDS = 2   /* the seeds: the paper's rule */
 } dosa_statistics;
 
+/* How dot products are rounded; an answer is exact with respect to one of these models. */
+typedef enum dosa_score_model {
+  DOSA_MODEL_DEFAULT = 0, /* ieee on the CPU; on a device the model of its own kernels */
+  DOSA_MODEL_IEEE = 1,    /* exact, rounded once (docs/numerics.md); the CPU's only model */
+  DOSA_MODEL_SM90 = 2,    /* Hopper's FP8 wgmma (docs/numerics-sm90.md) */
+  DOSA_MODEL_MMA_F16 = 3, /* mma.sync on e4m3 decoded to fp16 (docs/numerics-mma.md) */
+  DOSA_MODEL_MMA_FP8 = 4  /* native e4m3 mma.sync of sm_89 and sm_120 (docs/numerics-mma.md) */
+} dosa_score_model;
+
 /* Called with the number of finished rows, from one thread of the call at a time, rows_done not
  * decreasing; with the default floating-point environment. It must not throw; it cannot cancel. */
 typedef void (*dosa_progress_fn)(void* user, int64_t rows_done, int64_t rows_total);
@@ -142,6 +151,7 @@ typedef struct dosa_options {
   int32_t allowance_groups;  /* coordinate groups of DOSA_ALLOWANCE_GROUPED: 2, 4 or 8 */
   int32_t aggregate;         /* dosa_aggregate */
   int32_t statistics;        /* dosa_statistics */
+  int32_t score_model;       /* dosa_score_model */
   uint64_t workspace_limit;  /* most bytes that dosa_workspace_bytes may ask for; at least 16 MiB */
   dosa_progress_fn progress; /* may be null */
   void* progress_user;

@@ -52,9 +52,14 @@ dosa_status check_options(const dosa_options& options) {
       {"options.projection", options.projection, 0, 1},
       {"options.allowance", options.allowance, DOSA_ALLOWANCE_BEST, DOSA_ALLOWANCE_GROUPED},
       {"options.aggregate", options.aggregate, DOSA_AGGREGATE_SUPPORT, DOSA_AGGREGATE_NONE},
-      {"options.statistics", options.statistics, DOSA_STATISTICS_HARD, DOSA_STATISTICS_SEEDS}};
+      {"options.statistics", options.statistics, DOSA_STATISTICS_HARD, DOSA_STATISTICS_SEEDS},
+      {"options.score_model", options.score_model, DOSA_MODEL_DEFAULT, DOSA_MODEL_MMA_FP8}};
   const dosa_status status = check_ranges(std::begin(ranges), std::end(ranges));
   if (status != DOSA_OK) return status;
+  if (options.score_model > DOSA_MODEL_IEEE) {
+    return fail(DOSA_UNSUPPORTED, "options.score_model: found %d, expected 0 or 1 on the CPU",
+                options.score_model);
+  }
   const int groups = options.allowance_groups;
   if (groups != 2 && groups != 4 && groups != 8) {
     return fail(DOSA_INVALID_ARGUMENT, "options.allowance_groups: found %d, expected 2, 4 or 8",

@@ -6,6 +6,7 @@
 
 #include "dosa/dosa_cuda.h"
 #include "engine/cuda_layout.cuh"
+#include "engine/cuda_model.hpp"
 #include "engine/cuda_run.cuh"
 #include "engine/error.hpp"
 #include "gpu/check.hpp"
@@ -52,18 +53,20 @@ dosa_status check_ranges(const Range (&ranges)[kCount]) {
 }
 
 dosa_status check_options(const dosa_options& options) {
-  const Range ranges[] = {{"options.mode", options.mode, DOSA_MODE_AUTO, DOSA_MODE_DOSA},
-                          {"options.index_form", options.index_form, 0, DOSA_INDEX_SLOT},
-                          {"options.order", options.order, 0, DOSA_ORDER_SCORE},
-                          {"options.heads", options.heads, 0, DOSA_MAX_HEADS},
-                          {"options.threshold", options.threshold, 0, DOSA_THRESHOLD_FIXED},
-                          {"options.forced_first", options.forced_first, 0, INT32_MAX},
-                          {"options.forced_last", options.forced_last, 0, INT32_MAX},
-                          {"options.retain", options.retain, 0, DOSA_RETAIN_STRENGTH},
-                          {"options.projection", options.projection, 0, 1},
-                          {"options.allowance", options.allowance, 0, DOSA_ALLOWANCE_GROUPED},
-                          {"options.aggregate", options.aggregate, 0, DOSA_AGGREGATE_NONE},
-                          {"options.statistics", options.statistics, 0, DOSA_STATISTICS_SEEDS}};
+  const Range ranges[] = {
+      {"options.mode", options.mode, DOSA_MODE_AUTO, DOSA_MODE_DOSA},
+      {"options.index_form", options.index_form, 0, DOSA_INDEX_SLOT},
+      {"options.order", options.order, 0, DOSA_ORDER_SCORE},
+      {"options.heads", options.heads, 0, DOSA_MAX_HEADS},
+      {"options.threshold", options.threshold, 0, DOSA_THRESHOLD_FIXED},
+      {"options.forced_first", options.forced_first, 0, INT32_MAX},
+      {"options.forced_last", options.forced_last, 0, INT32_MAX},
+      {"options.retain", options.retain, 0, DOSA_RETAIN_STRENGTH},
+      {"options.projection", options.projection, 0, 1},
+      {"options.allowance", options.allowance, 0, DOSA_ALLOWANCE_GROUPED},
+      {"options.aggregate", options.aggregate, 0, DOSA_AGGREGATE_NONE},
+      {"options.statistics", options.statistics, 0, DOSA_STATISTICS_SEEDS},
+      {"options.score_model", options.score_model, DOSA_MODEL_DEFAULT, DOSA_MODEL_MMA_FP8}};
   const dosa_status status = check_ranges(ranges);
   if (status != DOSA_OK) return status;
   if (options.allowance == DOSA_ALLOWANCE_GROUPED) {
@@ -238,6 +241,7 @@ dosa_status dosa_cuda_topk(const dosa_problem* problem, const dosa_options* opti
       status = dosa::engine::check_workspace(workspace, workspace_bytes,
                                              dosa::engine::bytes_for(*problem, *options));
     }
+    if (status == DOSA_OK) status = dosa::engine::check_device_model(*options);
     if (status != DOSA_OK) return status;
     dosa::engine::cuda_topk(*problem, *options, *output, workspace,
                             static_cast<cudaStream_t>(stream));
@@ -265,6 +269,7 @@ dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_options* op
       status = dosa::engine::check_workspace(workspace, workspace_bytes,
                                              dosa::engine::bytes_for(*problem, full));
     }
+    if (status == DOSA_OK) status = dosa::engine::check_device_model(*options);
     if (status != DOSA_OK) return status;
     dosa::engine::cuda_scores(*problem, *options, row_begin, row_end, scores, scores_stride,
                               workspace, static_cast<cudaStream_t>(stream));

@@ -4,6 +4,7 @@
 
 #include "dosa/dosa_cuda.h"
 #include "engine/cuda_audit.cuh"
+#include "engine/cuda_model.hpp"
 #include "engine/error.hpp"
 
 namespace dosa::engine {
@@ -33,7 +34,8 @@ dosa_status verify(const dosa_problem* problem, const dosa_options* options,
   if (report == nullptr || report->struct_size != sizeof *report) {
     return fail(DOSA_INVALID_ARGUMENT, "report: expected a structure with its size set");
   }
-  const dosa_status status = check_call(problem, options);
+  dosa_status status = check_call(problem, options);
+  if (status == DOSA_OK) status = check_device_model(*options);
   if (status != DOSA_OK) return status;
   if (options->forced_first != 0 || options->forced_last != 0) {
     return fail(DOSA_UNSUPPORTED, "options.forced_first, forced_last: expected 0 for an audit");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/cuda_layout.cuh"
+#include "engine/cuda_products.hpp"
 #include "engine/cuda_schedule.hpp"
 #include "gpu/check.hpp"
 #include "gpu/tensor_map.hpp"
@@ -29,6 +30,10 @@ int count_multiprocessors() {
   return count;
 }
 
+CUtensorMap row_map(const gpu::CodeRows& rows, int box_rows) {
+  return gpu::make_row_map(rows.codes, rows.rows, rows.stride, box_rows, rows.width);
+}
+
 /// One call: its shape, its buffers, and the launches of one chunk of rows after another.
 class Run {
  public:
@@ -39,12 +44,11 @@ class Run {
         shape_(shape),
         stream_(stream),
         hook_(hook),
-        multiprocessors_(count_multiprocessors()) {
+        multiprocessors_(count_multiprocessors()),
+        products_(cuda_products(options.score_model)) {
     place_cuda_buffers(shape_, workspace, buffers_);
-    if (shape_.units > 0) {
-      keys_map_ = gpu::make_row_map(problem_.k, shape_.num_keys, problem_.k_stride, gpu::kUnitKeys,
-                                    shape_.head_dim);
-    }
+    key_rows_ = {problem_.k, shape_.num_keys, problem_.k_stride, shape_.head_dim};
+    if (shape_.units > 0 && products_.tensor_maps) keys_map_ = row_map(key_rows_, gpu::kUnitKeys);
   }
 
   void mark(const char* phase) const {
@@ -100,7 +104,7 @@ class Run {
     params.bounds = reinterpret_cast<float2*>(bounds);
     params.bounds_stride = stride;
     params.num_keys = shape_.num_keys;
-    DOSA_CUDA(screen::launch_bounds_sm90(params, shape_.screen_rows, multiprocessors_, stream_));
+    DOSA_CUDA(products_.bounds(params, shape_.screen_rows, multiprocessors_, stream_));
   }
 
  private:
@@ -119,7 +123,8 @@ class Run {
                                              buffers_.packed_queries, stream_));
       queries_ = buffers_.packed_queries;
     }
-    queries_map_ = gpu::make_row_map(queries_, rows * row_bytes / 128, 128, kTileColumns);
+    query_rows_ = {queries_, rows * row_bytes / 128, 128, 128};
+    if (products_.tensor_maps) queries_map_ = row_map(query_rows_, kTileColumns);
     plan::RowSetup setup{};
     setup.k_start = bounded && problem_.k_start != nullptr ? problem_.k_start + first : nullptr;
     setup.k_end = bounded && problem_.k_end != nullptr ? problem_.k_end + first : nullptr;
@@ -142,6 +147,8 @@ class Run {
     refine::DenseParams params{};
     params.keys = keys_map_;
     params.columns = queries_map_;
+    params.key_rows = key_rows_;
+    params.column_rows = query_rows_;
     params.key_meta = buffers_.key_meta;
     params.round = round(kind, range);
     params.rows = buffers_.rows;
@@ -153,8 +160,7 @@ class Run {
     params.scores_stride = shape_.score_stride;
     params.hard_floor = buffers_.hard_floor;
     params.active = buffers_.active;
-    DOSA_CUDA(
-        refine::launch_dense_sm90(params, shape_.padded_heads, sink, multiprocessors_, stream_));
+    DOSA_CUDA(products_.dense(params, shape_.padded_heads, sink, multiprocessors_, stream_));
   }
 
   void reduce(int slack, float* hard_floor) {
@@ -206,15 +212,18 @@ class Run {
     params.active = buffers_.active;
     params.screen_rows = shape_.screen_rows;
     params.rules = plan_rules();
+    params.rounding = products_.rounding;
     params.rows = buffers_.rows;
     params.operand = buffers_.screen_operand;
     params.coefficients = buffers_.coefficients;
     DOSA_CUDA(plan::launch_plan_sm90(params, blocks_, stream_));
     planned_ = true;
-    operand_map_ =
-        gpu::make_row_map(buffers_.screen_operand,
-                          static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
-                          plan::ScreenLayout::tile_columns(shape_.screen_rows));
+    operand_rows_ = {buffers_.screen_operand,
+                     static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
+                     128};
+    if (products_.tensor_maps) {
+      operand_map_ = row_map(operand_rows_, plan::ScreenLayout::tile_columns(shape_.screen_rows));
+    }
   }
 
   /// Raises the floors by the nearest pilots' winners.
@@ -240,6 +249,8 @@ class Run {
     screen::ScreenParams params{};
     params.keys = keys_map_;
     params.columns = operand_map_;
+    params.key_rows = key_rows_;
+    params.column_rows = operand_rows_;
     params.key_meta = buffers_.key_meta;
     params.round = round(kind, range);
     params.rows = buffers_.rows;
@@ -251,7 +262,7 @@ class Run {
     screen::ScreenParams params = screen_params(gpu::Kind::kLate, range);
     params.masks = buffers_.masks;
     params.mask_units = shape_.mask_units;
-    DOSA_CUDA(screen::launch_screen_sm90(params, shape_.screen_rows, multiprocessors_, stream_));
+    DOSA_CUDA(products_.screen(params, shape_.screen_rows, multiprocessors_, stream_));
     mark("lists");
     screen::SurvivorParams survivors{};
     survivors.round = params.round;
@@ -268,6 +279,7 @@ class Run {
   void refine_round() {
     refine::RefineParams params{};
     params.queries = queries_map_;
+    params.query_rows = query_rows_;
     params.lists = buffers_.lists;
     params.groups = blocks_ * gpu::kBlockRows / buffers_.lists.group_rows;
     params.k = problem_.k;
@@ -278,7 +290,7 @@ class Run {
     params.weights = weights_;
     params.weights_stride = problem_.weights_stride;
     params.heads = shape_.heads;
-    DOSA_CUDA(refine::launch_refine_sm90(params, shape_.padded_heads, multiprocessors_, stream_));
+    DOSA_CUDA(products_.refine(params, shape_.padded_heads, multiprocessors_, stream_));
   }
 
   void screened_rounds() {
@@ -305,6 +317,8 @@ class Run {
     select::RecoverParams params{};
     params.keys = keys_map_;
     params.queries = queries_map_;
+    params.key_rows = key_rows_;
+    params.query_rows = query_rows_;
     params.k_scale = problem_.k_scale;
     params.num_keys = shape_.num_keys;
     params.rows = buffers_.rows;
@@ -313,7 +327,7 @@ class Run {
     params.heads = shape_.heads;
     params.topk = shape_.topk;
     params.recovered = &buffers_.totals->recovered;
-    DOSA_CUDA(select::launch_recover_sm90(params, shape_.padded_heads, multiprocessors_, stream_));
+    DOSA_CUDA(products_.recover(params, shape_.padded_heads, multiprocessors_, stream_));
   }
 
   [[nodiscard]] select::OutputForm output_form(const dosa_output& output, int64_t first) const {
@@ -346,6 +360,10 @@ class Run {
   CUtensorMap keys_map_{};
   CUtensorMap queries_map_{};
   CUtensorMap operand_map_{};
+  CudaProducts products_;
+  gpu::CodeRows key_rows_{};
+  gpu::CodeRows query_rows_{};
+  gpu::CodeRows operand_rows_{};
   const uint8_t* queries_ = nullptr;
   const float* weights_ = nullptr;
   int blocks_ = 0;

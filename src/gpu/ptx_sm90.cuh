@@ -6,12 +6,9 @@
 
 #include <cstdint>
 
-namespace dosa::gpu {
+#include "gpu/copy_async.cuh"
 
-/// Shared-window address of a shared-memory pointer, as PTX wants it.
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace dosa::gpu {
 
 /// mbarrier.init.shared::cta.b64
 __device__ __forceinline__ void barrier_init(uint64_t* barrier, uint32_t arrivals) {
@@ -76,40 +73,9 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/// cp.async.cg.shared.global, 16 bytes; with `valid` false the bytes are zeros.
-__device__ __forceinline__ void copy_async_16(uint32_t destination, const void* source,
-                                              bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
-               "r"(valid ? 16 : 0)
-               : "memory");
-}
-
-/// cp.async.ca.shared.global, 4 bytes; with `valid` false the bytes are zeros.
-__device__ __forceinline__ void copy_async_4(uint32_t destination, const void* source, bool valid) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source),
-               "r"(valid ? 4 : 0)
-               : "memory");
-}
-
-/// cp.async.commit_group
-__device__ __forceinline__ void copy_async_commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/// cp.async.wait_group: all but the newest `kPending` groups are complete.
-template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
 /// fence.proxy.async.shared::cta: ordinary stores become visible to wgmma and the copy engine.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/// bar.sync of `threads` threads on a named barrier (0 is __syncthreads).
-__device__ __forceinline__ void named_barrier_sync(int name, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
 /// bar.arrive: counts this warp in on a named barrier without waiting.

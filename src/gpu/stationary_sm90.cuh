@@ -7,12 +7,10 @@
 // belongs to its columns (weights, coefficients) stays in its registers.
 #pragma once
 
-#include <cuda.h>
-
 #include <cstdint>
 
-#include "gpu/key_order.cuh"
 #include "gpu/ptx_sm90.cuh"
+#include "gpu/stationary_params.cuh"
 
 namespace dosa::gpu {
 
@@ -31,23 +29,6 @@ struct StationaryConfig {
                 "registers only move inside what the CTA was launched with; more waits for ever");
   static constexpr int kSubTiles = kUnitKeys / 64;
   static constexpr int kUnitBytes = kUnitKeys * kHeadBytes;
-};
-
-/// What every kernel of this shape needs.
-struct StationaryParams {
-  CUtensorMap keys;        // (N, 128) e4m3, boxes of 256 rows
-  CUtensorMap columns;     // (blocks * columns * 4 tiles, 128) e4m3, boxes of one tile
-  const float2* key_meta;  // (units * 256): scale and norm bound of each key
-  Round round;
-};
-
-/// The two keys whose accumulators a thread holds: rows lane/4 and lane/4 + 8 of its warp's 16.
-struct KeyPair {
-  int place;     // of the unit in the block's order
-  int unit_row;  // of the first key inside its unit; the second is 8 further
-  int key;       // id of the first key; the second is 8 further
-  float scale[2];
-  float norm[2];
 };
 
 /// Epilogue::kTileColumns, 96 or 128, is the width of its tiles.

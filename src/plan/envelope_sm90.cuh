@@ -2,6 +2,7 @@
 // What the tensor core's rounding can add: bounds of docs/numerics-sm90.md, section 4, for D = 128.
 #pragma once
 
+#include "plan/product_rounding.hpp"
 #include "plan/row_work_sm90.cuh"
 
 namespace dosa::plan {
@@ -11,20 +12,31 @@ namespace dosa::plan {
 struct Envelope {
   static constexpr float kUnit = 0x1p-13f;
   static constexpr float kLargestKey = 448.0f;  // A(k) of every e4m3 key
+  ProductRounding rounding;
   float per_norm = 0.0f;
   float constant = 0.0f;
 
-  /// One vector of weight omega by itself (S9) with R(q) R(k) <= 3 |q| |k|.
+  /// One vector of weight omega by itself.
   __device__ void add_vector(float omega, float norm, float largest) {
-    constexpr float kNorms = 33.0f * 3.0f + 1.0f;
-    constexpr float kProducts = 127.0f * kLargestKey;
-    per_norm = __fmaf_ru(__fmul_ru(kUnit * kNorms, omega), norm, per_norm);
-    constant = __fmaf_ru(__fmul_ru(kUnit * kProducts, omega), largest, constant);
+    per_norm = __fmaf_ru(__fmul_ru(rounding.per_norm, omega), norm, per_norm);
+    const float products = rounding.per_product * kLargestKey;  // exact
+    constant = __fmaf_ru(__fmul_ru(products, omega), largest, constant);
   }
 
-  /// All aggregated heads jointly (S13), |k_<=t| <= |k|; the whole CTA calls this, before their
-  /// rows in `q` are changed.
+  /// All aggregated heads; the whole CTA calls this, before their rows in `q` are changed.
   __device__ void add_aggregated(RowWork& shared, const float* q) {
+    if (rounding.joint) {
+      add_jointly(shared, q);
+      return;
+    }
+    for (int i = 0; i < shared.num_aggregated; ++i) {
+      const int head = shared.aggregated[i];
+      add_vector(-shared.weight[head], shared.norm[head], shared.largest[head]);
+    }
+  }
+
+  /// S13 with |k_<=t| <= |k|.
+  __device__ void add_jointly(RowWork& shared, const float* q) {
     const int thread = static_cast<int>(threadIdx.x);
     const int lane = thread & 31;
     const int count = shared.num_aggregated;

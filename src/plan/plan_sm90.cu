@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(kThreads)
   if (usable) {
     choose_roles(params, row, shared);
     float magnitude = 0.0f;
-    Envelope envelope;
+    Envelope envelope{params.rounding};
     allowance = aggregate(params, shared, q, scales, magnitude, envelope);
     allowance = __fadd_ru(allowance, project(params.rules, shared, q, envelope));
     allowance = __fadd_ru(allowance, envelope.per_norm);

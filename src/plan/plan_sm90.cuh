@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "numeric/row_state_sm90.cuh"
+#include "plan/product_rounding.hpp"
 
 namespace dosa::plan {
 
@@ -30,6 +31,7 @@ struct PlanParams {
                            // each head is active on
   int screen_rows;         // R'
   PlanRules rules;
+  ProductRounding rounding;
   numeric::RowState rows;
   uint8_t* operand;     // (padded rows * R', 128) e4m3, ScreenLayout
   float* coefficients;  // (padded rows, R' + 4)

@@ -2,7 +2,9 @@
 // Dense scoring: A = 64 keys, B = 128 / H queries of H heads, scores finished in the epilogue.
 #include "refine/dense_sm90.cuh"
 
+#include "gpu/stationary_sm90.cuh"
 #include "refine/chain_sm90.cuh"
+#include "refine/sinks.cuh"
 
 namespace dosa::refine {
 namespace {
@@ -58,54 +60,15 @@ struct Epilogue {
                                          const float (&products)[64], const gpu::KeyPair& keys) {
     float scores[C::kTileQueries][2];
     Chain::scores(products, weights, keys.scale, scores);
+    const int ids[2] = {keys.key, keys.key + 8};
     if constexpr (C::kSink == Sink::kStore) {
-      store(params, scores, keys);
+      store_scores(params.scores, params.scores_stride, params.rows.rows, params.num_keys,
+                   first_row, scores, ids);
     } else if constexpr (C::kSink == Sink::kRecord) {
-      record(params, scores, keys);
+      record_scores(params.rows, first_row, floor, scores, ids);
     } else {
       sample(params, products, scores, keys);
     }
-  }
-
-  __device__ __forceinline__ void store(const Params& params,
-                                        const float (&scores)[C::kTileQueries][2],
-                                        const gpu::KeyPair& keys) const {
-    const int c = lane_class();
-    const int row = first_row + Share::query(c);
-    if (row >= params.rows.rows || !Share::owns(c)) return;
-    float* const out = params.scores + row * params.scores_stride;
-#pragma unroll
-    for (int value = 0; value < Share::kValues; ++value) {
-      const int key = keys.key + 8 * Share::half(c, value);
-      if (key < params.num_keys) out[key] = Share::pick(scores, c, value);
-    }
-  }
-
-  __device__ __forceinline__ void record(const Params& params,
-                                         const float (&scores)[C::kTileQueries][2],
-                                         const gpu::KeyPair& keys) const {
-    const int c = lane_class();
-    float value[2];
-    bool keep[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      value[i] = i < Share::kValues ? Share::pick(scores, c, i) : 0.0f;
-      keep[i] = i < Share::kValues && Share::owns(c) && !(value[i] < floor);
-    }
-    if (!__any_sync(0xffffffffu, keep[0] || keep[1])) return;
-    const int row = first_row + Share::query(c);
-    const int2 window = params.rows.windows[row];
-    const uint64_t floor_record = params.rows.floor_record[row];
-    uint64_t records[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int key = keys.key + 8 * Share::half(c, i);
-      records[i] = numeric::make_record(value[i], key);
-      keep[i] = keep[i] && key >= window.x && key < window.y && records[i] > floor_record;
-    }
-    numeric::PendingRecords<Share::kClasses> pending;
-    pending.begin(params.rows, row, keep, records);
-    pending.finish(params.rows);
   }
 
   __device__ __forceinline__ void sample(const Params& params, const float (&products)[64],

@@ -2,7 +2,7 @@
 // Dense scoring on sm_90a: every key of a round with every head.
 #pragma once
 
-#include "gpu/stationary_sm90.cuh"
+#include "gpu/stationary_params.cuh"
 #include "numeric/row_state_sm90.cuh"
 
 namespace dosa::refine {

@@ -7,13 +7,15 @@
 
 #include <cstdint>
 
+#include "gpu/code_rows.hpp"
 #include "numeric/row_state_sm90.cuh"
 #include "screen/survivors_sm90.cuh"
 
 namespace dosa::refine {
 
 struct RefineParams {
-  CUtensorMap queries;  // (rows * padded heads, 128) e4m3, boxes of 128 rows
+  CUtensorMap queries;       // (rows * padded heads, 128) e4m3, boxes of 128 rows
+  gpu::CodeRows query_rows;  // the same, for kernels without tensor maps
   screen::SurvivorLists lists;
   int groups;
   const uint8_t* k;  // (N, D) e4m3, `k_stride` apart

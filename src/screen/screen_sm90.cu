@@ -2,14 +2,10 @@
 // Screening: A = 64 keys, B = queries of R' rows, bound and comparison in the epilogue.
 #include "screen/screen_sm90.cuh"
 
+#include "gpu/stationary_sm90.cuh"
+
 namespace dosa::screen {
 namespace {
-
-/// What is done with the bounds.
-enum class Sink {
-  kVote,  // compared; the outcome is kept as survivor masks
-  kStore  // all of them, to memory
-};
 
 template <int kScreenRows_, Sink kSink_>
 struct Config {

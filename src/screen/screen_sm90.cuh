@@ -2,11 +2,17 @@
 // Screening on sm_90a: a bound for every key of a round from R' rows per query instead of H heads.
 #pragma once
 
-#include "gpu/stationary_sm90.cuh"
+#include "gpu/stationary_params.cuh"
 #include "numeric/row_state_sm90.cuh"
 #include "plan/screen_layout_sm90.cuh"
 
 namespace dosa::screen {
+
+/// What is done with the bounds.
+enum class Sink {
+  kVote,  // compared; the outcome is kept as survivor masks
+  kStore  // all of them, to memory
+};
 
 struct ScreenParams : gpu::StationaryParams {
   numeric::RowState rows;

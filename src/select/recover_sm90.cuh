@@ -7,13 +7,16 @@
 
 #include <cstdint>
 
+#include "gpu/code_rows.hpp"
 #include "numeric/row_state_sm90.cuh"
 
 namespace dosa::select {
 
 struct RecoverParams {
-  CUtensorMap keys;     // (N, 128) e4m3, boxes of 256 rows
-  CUtensorMap queries;  // (rows * padded heads, 128) e4m3, boxes of 128 rows
+  CUtensorMap keys;        // (N, 128) e4m3, boxes of 256 rows
+  CUtensorMap queries;     // (rows * padded heads, 128) e4m3, boxes of 128 rows
+  gpu::CodeRows key_rows;  // both again, for kernels without tensor maps
+  gpu::CodeRows query_rows;
   const float* k_scale;
   int num_keys;
   numeric::RowState rows;

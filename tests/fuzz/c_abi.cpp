@@ -148,6 +148,7 @@ const std::vector<Spoil>& spoils() {
       option(&dosa_options::allowance_groups),
       option(&dosa_options::aggregate),
       option(&dosa_options::statistics),
+      option(&dosa_options::score_model),
       // Threads are started as asked: hundreds of them are slow and show nothing.
       [](Bytes& b, Call& c) {
         c.options.threads = b.pick({-1, 0, 5, 8, 1025, 0x7fffffff});

@@ -23,12 +23,12 @@ inline bool allows_shape(const dosa_problem& p, const dosa_options& o) {
                      inside(p.num_keys, 0, 0x7fffffff) && inside(p.num_heads, 1, DOSA_MAX_HEADS) &&
                      inside(p.head_dim, 16, DOSA_MAX_HEAD_DIM) && p.head_dim % 16 == 0 &&
                      inside(p.topk, 1, DOSA_MAX_TOPK);
-  const bool words = inside(o.mode, 0, 4) && inside(o.threshold, 0, 1) &&
-                     inside(o.index_form, 0, 3) && inside(o.order, 0, 1) &&
-                     inside(o.heads, 0, p.num_heads) && inside(o.threads, 0, 1024) &&
-                     o.forced_first >= 0 && o.forced_last >= 0 && inside(o.retain, 0, 1) &&
-                     inside(o.projection, 0, 1) && inside(o.allowance, 0, 3) &&
-                     inside(o.aggregate, 0, 4) && inside(o.statistics, 0, 2);
+  const bool words =
+      inside(o.mode, 0, 4) && inside(o.threshold, 0, 1) && inside(o.index_form, 0, 3) &&
+      inside(o.order, 0, 1) && inside(o.heads, 0, p.num_heads) && inside(o.threads, 0, 1024) &&
+      o.forced_first >= 0 && o.forced_last >= 0 && inside(o.retain, 0, 1) &&
+      inside(o.projection, 0, 1) && inside(o.allowance, 0, 3) && inside(o.aggregate, 0, 4) &&
+      inside(o.statistics, 0, 2) && inside(o.score_model, 0, 1);
   const bool groups =
       (o.allowance_groups == 2 || o.allowance_groups == 4 || o.allowance_groups == 8) &&
       (o.allowance != DOSA_ALLOWANCE_GROUPED || p.head_dim % (8 * o.allowance_groups) == 0);

@@ -82,6 +82,7 @@ void check_misuse() {
          [](Call& c) { c.options.aggregate = DOSA_AGGREGATE_TWO; });
   refuse("options.statistics", DOSA_UNSUPPORTED,
          [](Call& c) { c.options.statistics = DOSA_STATISTICS_SEEDS; });
+  refuse("options.score_model", DOSA_INVALID_ARGUMENT, [](Call& c) { c.options.score_model = 5; });
   refuse("output.indices", DOSA_INVALID_ARGUMENT, [](Call& c) { c.output.indices = nullptr; });
   refuse("output.indices_stride", DOSA_INVALID_ARGUMENT,
          [](Call& c) { c.output.indices_stride = 63; });

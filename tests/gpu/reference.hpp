@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cuda_model.hpp"
 #include "gpu/inputs.hpp"
 #include "numeric/order_sm90.cuh"
 
@@ -21,11 +22,27 @@ inline void expect(bool ok, const std::string& name, const std::string& detail) 
   std::printf("FAILED %s: %s\n", name.c_str(), detail.c_str());
 }
 
+/// The score model of default_options; every test sets it at most once.
+inline int score_model = DOSA_MODEL_DEFAULT;
+
+/// Sets the model by name; false where there is no device for it.
+inline bool choose_model(const std::string& name) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return false;
+  const int capability = engine::device_capability();
+  for (const int model : {DOSA_MODEL_SM90, DOSA_MODEL_MMA_F16, DOSA_MODEL_MMA_FP8}) {
+    if (name == engine::model_name(model)) score_model = model;
+  }
+  if (score_model == DOSA_MODEL_DEFAULT) return engine::default_model(capability) != 0;
+  return engine::can_run_model(score_model, capability);
+}
+
 inline dosa_options default_options(int mode, int heads) {
   dosa_options options;
   dosa_cuda_options_init(&options, sizeof options);
   options.mode = mode;
   options.heads = heads;
+  options.score_model = score_model;
   return options;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device engine against its own dense scores, sorted stably on the host.
 //
-// Usage: topk [quick|tiny]; tiny is for compute-sanitizer. Exit code 77: no sm_90 device
-// (skipped).
+// Usage: topk [quick|tiny|all] [default|mma_f16|mma_fp8]; tiny is for compute-sanitizer. Exit code
+// 77: no device that runs the score model (skipped).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -162,9 +162,9 @@ void check_repeats(bool quick) {
 }  // namespace dosa::testing
 
 int main(int argc, char** argv) {
-  cudaDeviceProp device{};
-  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess || device.major != 9) {
-    std::printf("skipped: no sm_90 device\n");
+  const std::string model = argc > 2 ? argv[2] : "default";
+  if (!dosa::testing::choose_model(model)) {
+    std::printf("skipped: no device that runs the model %s\n", model.c_str());
     return 77;
   }
   const bool quick = argc > 1 && std::strcmp(argv[1], "quick") == 0;

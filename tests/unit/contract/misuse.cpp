@@ -207,6 +207,9 @@ TEST(Misuse, UnknownOptions) {
       {"allowance_groups", "3", "2, 4 or 8", set(&dosa_options::allowance_groups, 3)},
       {"aggregate", "5", "", set(&dosa_options::aggregate, 5)},
       {"statistics", "3", "", set(&dosa_options::statistics, 3)},
+      {"score_model", "5", "", set(&dosa_options::score_model, 5)},
+      {"score_model", "2", "0 or 1", set(&dosa_options::score_model, DOSA_MODEL_SM90),
+       DOSA_UNSUPPORTED},
       {"workspace_limit", "1000", "at least 16777216",
        [](Call& c) { c.options.workspace_limit = 1000; }},
   };

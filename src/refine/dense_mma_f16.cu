@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "refine/dense_mma.cuh"
+#include "refine/products_mma.cuh"
+
+namespace dosa::refine {
+
+cudaError_t launch_dense_mma_f16(const DenseParams& params, int padded_heads, Sink sink,
+                                 int multiprocessors, cudaStream_t stream) {
+  return launch_dense_mma<gpu::PathF16>(params, padded_heads, sink, multiprocessors, stream);
+}
+
+}  // namespace dosa::refine

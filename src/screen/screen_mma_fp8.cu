@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "screen/screen_mma.cuh"
+
+#include "screen/bounds_mma.cuh"
+
+namespace dosa::screen {
+
+cudaError_t launch_screen_mma_fp8(const ScreenParams& params, int screen_rows, int multiprocessors,
+                                  cudaStream_t stream) {
+  return launch_width_mma<gpu::PathFp8, Sink::kVote>(params, screen_rows, multiprocessors, stream);
+}
+
+cudaError_t launch_bounds_mma_fp8(const ScreenParams& params, int screen_rows, int multiprocessors,
+                                  cudaStream_t stream) {
+  return launch_width_mma<gpu::PathFp8, Sink::kStore>(params, screen_rows, multiprocessors, stream);
+}
+
+}  // namespace dosa::screen

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "select/recover_mma.cuh"
+
+#include "select/recover_rows_mma.cuh"
+
+namespace dosa::select {
+
+cudaError_t launch_recover_mma_f16(const RecoverParams& params, int padded_heads,
+                                   int multiprocessors, cudaStream_t stream) {
+  return launch_recover_mma<gpu::PathF16>(params, padded_heads, multiprocessors, stream);
+}
+
+}  // namespace dosa::select
