@@ -155,6 +155,8 @@ void add_bench(CLI::App& app, Action& chosen) {
   add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
   add_integer(*command, "--repeat", args->cell.repetitions, 1, kMostRepetitions,
               "Repetitions, each in another order");
+  add_integer(*command, "--phase-calls", args->phase_calls, 0, kMostRepetitions,
+              "Calls of each mode that are timed by phase; --backend cuda only");
   command->add_option("--seconds", args->cell.least_seconds, "Least time of a repetition")
       ->check(CLI::NonNegativeNumber);
   command

@@ -19,6 +19,7 @@ struct BenchArgs {
   std::int32_t topk = 2048;
   std::int32_t backend = 0;      // Backend
   std::int32_t score_model = 0;  // dosa_score_model, of the device
+  std::int32_t phase_calls = 3;  // of each mode, with --backend cuda
   std::string json;
   bench::CellOptions cell;
   bool no_sgemm = false;

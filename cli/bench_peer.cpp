@@ -56,6 +56,7 @@ double ids_in_common(const dosa_problem& problem, const std::vector<std::int32_t
     std::sort(kept.begin(), kept.end());
     return kept;
   };
+#pragma omp parallel for reduction(+ : all, common)
   for (std::int64_t row = 0; row < problem.num_queries; ++row) {
     const std::vector<std::int32_t> ours = row_ids(expected, row);
     const std::vector<std::int32_t> theirs = row_ids(found, row);

@@ -6,6 +6,7 @@
 // Every model of search_inputs.cuh with H = 5, 32, 48, 64, 128 heads and R' = 8, 16, 24, 32 rows
 // per query: 240 problems of Q x N pairs. Exit status 1: a violation was found, or with --answers
 // an answer of the engine is wrong.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -93,6 +94,13 @@ void print(const Found& found) {
       static_cast<long long>(report.used_row), static_cast<long long>(report.used_key));
 }
 
+/// A number as JSON has it: null for what is not finite.
+std::string json_number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return std::isfinite(value) ? text : "null";
+}
+
 void write_json(const Arguments& arguments, const std::vector<Found>& all) {
   std::FILE* const file = std::fopen(arguments.json.c_str(), "w");
   if (file == nullptr) throw std::runtime_error(arguments.json + ": cannot be written");
@@ -110,16 +118,15 @@ void write_json(const Arguments& arguments, const std::vector<Found>& all) {
                  static_cast<long long>(report.visible), static_cast<long long>(report.bounded),
                  static_cast<long long>(report.violations));
     if (report.witness_row >= 0) {
-      std::fprintf(file,
-                   "\"min_margin\": %.17g, \"row\": %lld, \"key\": %lld, \"bound\": %.9g, "
-                   "\"score\": %.9g, ",
-                   report.min_margin, static_cast<long long>(report.witness_row),
-                   static_cast<long long>(report.witness_key),
-                   static_cast<double>(report.witness_bound),
-                   static_cast<double>(report.witness_score));
+      std::fprintf(
+          file, "\"min_margin\": %s, \"row\": %lld, \"key\": %lld, \"bound\": %s, \"score\": %s, ",
+          json_number(report.min_margin).c_str(), static_cast<long long>(report.witness_row),
+          static_cast<long long>(report.witness_key),
+          json_number(static_cast<double>(report.witness_bound)).c_str(),
+          json_number(static_cast<double>(report.witness_score)).c_str());
     }
-    std::fprintf(file, "\"most_used\": %.9g, \"seconds\": %.6f}",
-                 static_cast<double>(report.most_used), report.seconds);
+    std::fprintf(file, "\"most_used\": %s, \"seconds\": %.6f}",
+                 json_number(static_cast<double>(report.most_used)).c_str(), report.seconds);
     between = ",\n";
   }
   std::fprintf(file, "\n]}\n");

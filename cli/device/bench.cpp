@@ -60,7 +60,7 @@ int bench_on_device(BenchArgs args) {
   const nlohmann::ordered_json head = device_header(device, args.cell.repetitions, ceilings);
   fmt::print("{}", device_head(head, ceilings));
   std::fflush(stdout);
-  DeviceCells runner(args.cell.repetitions);
+  DeviceCells runner(args.cell.repetitions, args.phase_calls);
   std::vector<DeviceCell> cells;
   for (const StudySource& source : sources(args)) {
     const StudyInput input = source.load();

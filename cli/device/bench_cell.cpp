@@ -12,7 +12,6 @@ namespace dosa::cli {
 namespace {
 
 constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // four times the L2 cache of an H200
-constexpr int kPhaseCalls = 3;
 constexpr int kPoison = 0xa5;
 
 dosa_options options_of(const DeviceContender& contender) {
@@ -68,7 +67,8 @@ std::vector<double> DeviceCell::speedups(const DeviceOutcome& outcome) const {
   return ratio;
 }
 
-DeviceCells::DeviceCells(int repetitions) : repetitions_(repetitions), flush_(kFlushBytes) {}
+DeviceCells::DeviceCells(int repetitions, int phase_calls)
+    : repetitions_(repetitions), phase_calls_(phase_calls), flush_(kFlushBytes) {}
 
 DeviceCell DeviceCells::run(const StudyInput& input, const dosa_problem& part,
                             const dosa_problem& device,
@@ -77,23 +77,16 @@ DeviceCell DeviceCells::run(const StudyInput& input, const dosa_problem& part,
                   input.layer,         input.seed,   part,
                   visible_pairs(part), {},           0};
   const auto cells = static_cast<std::size_t>(part.num_queries * part.topk);
-  if (ids_.size() < cells) ids_ = DeviceArray<std::int32_t>(cells);
-  std::vector<std::int32_t> expected;
+  if (ids_.size() < cells) {
+    ids_ = DeviceArray<std::int32_t>(cells);
+    expected_ = PinnedArray<std::int32_t>(cells);
+    found_ = PinnedArray<std::int32_t>(cells);
+  }
   for (const DeviceContender& contender : contenders) {
     DeviceOutcome outcome;
     outcome.contender = contender;
     first_call(device, outcome);
-    std::vector<std::int32_t> ids(cells);
-    DOSA_CUDA(
-        cudaMemcpy(ids.data(), ids_.get(), cells * sizeof(std::int32_t), cudaMemcpyDeviceToHost));
-    if (expected.empty()) {
-      expected = std::move(ids);
-    } else if (contender.peer != nullptr) {
-      outcome.in_common = bench::ids_in_common(part, expected, ids);
-    } else if (ids != expected) {
-      throw Failure(input.name, "other ids by " + contender.name,
-                    "those of " + contenders.front().name);
-    }
+    compare(input, part, contenders.front(), cell.outcomes.empty(), outcome);
     cell.outcomes.push_back(std::move(outcome));
   }
   const std::size_t count = cell.outcomes.size();
@@ -113,6 +106,23 @@ DeviceCell DeviceCells::run(const StudyInput& input, const dosa_problem& part,
     if (time(n) < time(cell.best)) cell.best = n;
   }
   return cell;
+}
+
+/// Keeps the ids of the first contender, and compares those of the others with them.
+void DeviceCells::compare(const StudyInput& input, const dosa_problem& part,
+                          const DeviceContender& first_contender, bool first,
+                          DeviceOutcome& outcome) {
+  const auto cells = static_cast<std::size_t>(part.num_queries * part.topk);
+  std::int32_t* const to = first ? expected_.get() : found_.get();
+  DOSA_CUDA(cudaMemcpy(to, ids_.get(), cells * sizeof(std::int32_t), cudaMemcpyDeviceToHost));
+  if (first) return;
+  if (outcome.contender.peer != nullptr) {
+    outcome.in_common = bench::ids_in_common(part, {expected_.get(), expected_.get() + cells},
+                                             {found_.get(), found_.get() + cells});
+  } else if (!std::equal(to, to + cells, expected_.get())) {
+    throw Failure(input.name, "other ids by " + outcome.contender.name,
+                  "those of " + first_contender.name);
+  }
 }
 
 dosa_output DeviceCells::output(const dosa_problem& problem) const {
@@ -168,7 +178,7 @@ void DeviceCells::timed_call(const dosa_problem& problem, DeviceOutcome& outcome
 }
 
 void DeviceCells::phase_calls(const dosa_problem& problem, DeviceOutcome& outcome) {
-  for (int i = 0; i < kPhaseCalls; ++i) {
+  for (int i = 0; i < phase_calls_; ++i) {
     DOSA_CUDA(cudaMemset(flush_.get(), 0, flush_.bytes()));
     Phases phases;
     engine::cuda_topk(problem, options_of(outcome.contender), output(problem), workspace_.get(),

@@ -54,7 +54,8 @@ struct DeviceCell {
 
 class DeviceCells {
  public:
-  explicit DeviceCells(int repetitions);
+  /// `phase_calls` calls of each mode are timed phase by phase, after the others.
+  DeviceCells(int repetitions, int phase_calls);
 
   /// `part` is the host's problem, `device` the same with device pointers.
   /// Throws: Failure where two modes differ; gpu::CudaError
@@ -62,6 +63,8 @@ class DeviceCells {
                  const std::vector<DeviceContender>& contenders);
 
  private:
+  void compare(const StudyInput& input, const dosa_problem& part,
+               const DeviceContender& first_contender, bool first, DeviceOutcome& outcome);
   void call(const dosa_problem& problem, DeviceOutcome& outcome);
   void first_call(const dosa_problem& problem, DeviceOutcome& outcome);
   void timed_call(const dosa_problem& problem, DeviceOutcome& outcome);
@@ -69,9 +72,12 @@ class DeviceCells {
   [[nodiscard]] dosa_output output(const dosa_problem& problem) const;
 
   int repetitions_;
+  int phase_calls_;
   DeviceArray<std::byte> flush_;  // written before each call, larger than the L2 cache
   DeviceArray<std::byte> workspace_;
   DeviceArray<std::int32_t> ids_;
+  PinnedArray<std::int32_t> expected_;  // ids of the first contender
+  PinnedArray<std::int32_t> found_;     // of another
 };
 
 }  // namespace dosa::cli

@@ -51,6 +51,34 @@ class DeviceArray {
   std::size_t count_ = 0;
 };
 
+/// Elements in host memory that the device copies to at full speed; none is initialised.
+template <class T>
+class PinnedArray {
+ public:
+  PinnedArray() = default;
+  explicit PinnedArray(std::size_t count) : count_(count) {
+    const std::size_t bytes = std::max<std::size_t>(count * sizeof(T), 1);
+    DOSA_CUDA(cudaMallocHost(reinterpret_cast<void**>(&data_), bytes));
+  }
+  PinnedArray(PinnedArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+  PinnedArray& operator=(PinnedArray&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  PinnedArray(const PinnedArray&) = delete;
+  PinnedArray& operator=(const PinnedArray&) = delete;
+  ~PinnedArray() { cudaFreeHost(data_); }
+
+  [[nodiscard]] T* get() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return count_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
 /// What the engine runs on: "NVIDIA H200, sm_90, 132 multiprocessors".
 /// Throws: cli::Failure where there is no driver or the first device is older than sm_80
 [[nodiscard]] std::string require_device();

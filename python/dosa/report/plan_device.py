@@ -35,6 +35,7 @@ class DeviceScale:
     scaling_keys: tuple[int, ...]
     scaling_queries: int
     repeats: int
+    phase_calls: int
     topk: int = 2048
     traces: tuple[str, ...] = field(default=())
     peers: tuple[str, ...] = field(default=())
@@ -66,6 +67,7 @@ DEVICE_FULL = DeviceScale(
     scaling_keys=tuple(n * _K for n in (64, 256, 1024, 4096)),
     scaling_queries=4 * _K,
     repeats=5,
+    phase_calls=3,
 )
 DEVICE_QUICK = DeviceScale(
     name="quick, on a GPU",
@@ -75,17 +77,18 @@ DEVICE_QUICK = DeviceScale(
     grid_queries=(4 * _K, 16 * _K),
     crossover_keys=_LONG,
     crossover_queries=4 * _K,
-    layers=(0, 2, 10, 20),
+    layers=(0, 10, 20),
     ablation_keys=896 * _K,
     ablation_queries=16 * _K,
     map_keys=512 * _K,
     map_queries=4 * _K,
     map_domains=("en", "code"),
     map_seeds=(1001,),
-    map_repeats=5,
+    map_repeats=3,
     scaling_keys=tuple(n * _K for n in (64, 256, 1024, 4096)),
     scaling_queries=4 * _K,
-    repeats=5,
+    repeats=3,
+    phase_calls=1,
 )
 
 
@@ -110,14 +113,14 @@ def _bench(
 ) -> list[str]:
     return [
         *("bench", "--backend", "cuda", *what, "--keys", _joined(keys), "--rows", _joined(rows)),
-        *("--topk", str(scale.topk)),
+        *("--topk", str(scale.topk), "--phase-calls", str(scale.phase_calls)),
     ]
 
 
 def _seconds(keys: tuple[int, ...], rows: tuple[int, ...], heads: int, turns: int) -> float:
-    """Estimate a cell's time: four modes, each about as long as scoring every pair."""
+    """Estimate a cell's time: four modes, together as long as scoring every pair three times."""
     pairs = sum(keys) * sum(rows) * heads / 32
-    return 1.0 + 1.5e-6 * max(keys) + 2.5e-11 * pairs * (turns + 4)
+    return 1.5 + 1.5e-6 * max(keys) + 2.8e-11 * pairs * (turns + 3)
 
 
 def _grid(scale: DeviceScale) -> Iterator[Cell]:
