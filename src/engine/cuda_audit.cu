@@ -152,6 +152,8 @@ void cuda_audit(const dosa_problem& problem, const dosa_options& options, bool a
       params.id_scores = id_scores.get() + first * problem.topk;
     }
     params.topk = problem.topk;
+    params.forced_first = options.forced_first;
+    params.forced_last = options.forced_last;
     params.rows = static_cast<int>(rows);
     DOSA_CUDA(launch_audit_rows(params, parts.get(), nullptr));
     DOSA_CUDA(cudaMemcpy(host.data(), parts.get(),

@@ -32,6 +32,18 @@ struct Shared {
 
 __device__ int clamp_to(int value, int most) { return min(max(value, 0), most); }
 
+/// The part of a window whose keys are ranked by their scores.
+__device__ int2 ranked_of(const AuditRows& params, int2 window) {
+  const int begin = window.x + clamp_to(params.forced_first, window.y - window.x);
+  return make_int2(begin, window.y - clamp_to(params.forced_last, window.y - begin));
+}
+
+/// What a key ranks by.
+__device__ float rank_score(int2 ranked, const float* scores, int key) {
+  const bool forced = key < ranked.x || key >= ranked.y;
+  return forced ? __int_as_float(0x7f800000) : scores[key];
+}
+
 __device__ int2 window_of(const AuditRows& params, int row) {
   const int begin = params.k_start == nullptr ? 0 : clamp_to(params.k_start[row], params.num_keys);
   const int end =
@@ -45,7 +57,8 @@ __device__ bool same_score(float a, float b) {
 }
 
 /// The answer's form, and its last record: ids ascend inside the window, scores are the keys' own.
-__device__ void read_answer(const AuditRows& params, int row, int2 window, Shared& shared) {
+__device__ void read_answer(const AuditRows& params, int row, int2 window, int2 ranked,
+                            Shared& shared) {
   const int32_t* const ids = params.ids + static_cast<int64_t>(row) * params.topk;
   const float* const id_scores = params.id_scores + static_cast<int64_t>(row) * params.topk;
   const float* const scores = params.scores + row * params.scores_stride;
@@ -57,10 +70,11 @@ __device__ void read_answer(const AuditRows& params, int row, int2 window, Share
       continue;
     }
     const bool inside = id >= window.x && id < window.y;
-    if (!inside || (i > 0 && ids[i - 1] >= id) || !same_score(id_scores[i], scores[id])) {
-      shared.wrong = 1;
-    }
-    if (inside) atomicMin(&shared.worst, numeric::make_record(scores[id], id));
+    if (!inside || (i > 0 && ids[i - 1] >= id)) shared.wrong = 1;
+    if (!inside) continue;
+    const float score = rank_score(ranked, scores, id);
+    if (!same_score(id_scores[i], score)) shared.wrong = 1;
+    atomicMin(&shared.worst, numeric::make_record(score, id));
   }
 }
 
@@ -81,13 +95,14 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const int2 window = window_of(params, row);
+  const int2 ranked = ranked_of(params, window);
   if (thread == 0) {
     shared.worst = ~0ull;
     shared.wrong = 0;
     for (int& sum : shared.sums) sum = 0;
   }
   __syncthreads();
-  if (params.ids != nullptr) read_answer(params, row, window, shared);
+  if (params.ids != nullptr) read_answer(params, row, window, ranked, shared);
   __syncthreads();
   const uint64_t worst = shared.worst;
   const bool full = params.ids != nullptr && window.y - window.x >= params.topk;
@@ -104,10 +119,11 @@ __global__ void __launch_bounds__(kThreads)
   Extreme used{infinity, INT32_MAX};  // of the share that is left: 1 - used
   int sums[5] = {};
   for (int key = first + thread; key < last; key += kThreads) {
-    const KeyBound own = bounds[key];
-    const float score = scores[key];
+    const float score = rank_score(ranked, scores, key);
     ++sums[0];
     if (numeric::make_record(score, key) >= worst) ++sums[4];
+    if (key < ranked.x || key >= ranked.y) continue;
+    const KeyBound own = bounds[key];
     if (!(own.bound < __int_as_float(0x7f800000))) continue;  // NaN and +Inf claim nothing
     ++sums[1];
     const float own_threshold = numeric::bound_floor_of(score);

@@ -23,12 +23,14 @@ struct AuditRows {
   const int32_t* ids;      // (rows, K) ascending: the answer to judge; null: none
   const float* id_scores;  // (rows, K)
   int topk;
+  int forced_first;  // keys at both ends of a row that rank as if they scored +Inf, and that no
+  int forced_last;   // bound is asked about
   int rows;
 };
 
 /// What one share of a row's visible keys shows.
 struct AuditPart {
-  int32_t visible;
+  int32_t visible;     // forced keys among them
   int32_t bounded;     // with a bound that is a number below +Inf
   int32_t rejected;    // bounded, below the threshold of the answer's last key
   int32_t violations;  // bounded, below what the key's own score would make the threshold

@@ -78,6 +78,22 @@ void check_clean(const std::string& name, const HostInputs& host, int topk, bool
   }
 }
 
+/// Forced keys rank as +Inf; nothing is asked about their bounds.
+void check_forced() {
+  HostInputs host = make_real(80, 9000, 32, 14);
+  make_ragged(host, 15);
+  const DeviceInputs inputs(host, 100);
+  for (const int last : {0, 30, 500}) {
+    dosa_options options = options_for(DOSA_MODE_DOSA, 14);
+    options.forced_first = 4;
+    options.forced_last = last;
+    const dosa_cuda_verification report = audit(inputs, options);
+    expect(report.visible == visible_pairs(host) && report.bounded < report.visible, "forced",
+           text(report));
+    expect(report.violations == 0 && report.rows_different == 0, "forced", text(report));
+  }
+}
+
 constexpr int64_t kBrokenRow = 70;
 constexpr int64_t kBrokenKey = 12345;
 constexpr float kBrokenBound = -1e30f;
@@ -118,6 +134,7 @@ struct Judged {
   std::vector<float> scores;
   std::vector<int32_t> ids;
   std::vector<float> id_scores;
+  int forced_first = 0;
 
   Judged() {
     for (int key = 0; key < kKeys; ++key) {
@@ -145,6 +162,7 @@ struct Judged {
     params.ids = device_ids.get();
     params.id_scores = device_id_scores.get();
     params.topk = kTopk;
+    params.forced_first = forced_first;
     params.rows = 1;
     DOSA_CUDA(engine::launch_audit_rows(params, parts.get(), nullptr));
     engine::AuditPart sum{};
@@ -197,6 +215,14 @@ void check_judgement() {
   std::iota(zero.ids.begin(), zero.ids.end(), 0);
   zero.id_scores.assign(Judged::kTopk, 0.0f);
   expect(right(zero), "judgement", "zeros of either sign differ");
+  Judged forced;  // the first two keys, whatever they score
+  forced.ids[0] = 0;
+  forced.ids[1] = 1;
+  forced.id_scores[0] = forced.id_scores[1] = std::numeric_limits<float>::infinity();
+  expect(!right(forced), "judgement", "keys that are not forced pass as forced");
+  forced.forced_first = 2;
+  expect(right(forced), "judgement", "forced keys are called wrong");
+  expect(forced.judge().bounded == 998, "judgement", "forced keys have bounds");
   Judged outside;
   outside.ids[9] = Judged::kKeys;
   expect(!right(outside), "judgement", "an id outside passes");
@@ -228,6 +254,7 @@ void check_refusals() {
 void check_all() {
   check_judgement();
   check_broken_bound();
+  check_forced();
   check_refusals();
   HostInputs causal = make_real(200, 30000, 32, 2);
   make_causal(causal);
