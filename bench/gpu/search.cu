@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks for pairs whose bound is below their score, on the device, over many made problems.
 //
-// search [--rows Q] [--keys N] [--seed S] [--model NAME] [--answers 1] [--json FILE]
+// search [--rows Q] [--keys N] [--seed S] [--model NAME] [--score-model sm90|mma_f16] [--answers 1]
+//        [--json FILE]
 //
 // Every model of search_inputs.cuh with H = 5, 32, 48, 64, 128 heads and R' = 8, 16, 24, 32 rows
 // per query: 240 problems of Q x N pairs. Exit status 1: a violation was found, or with --answers
@@ -30,6 +31,7 @@ struct Arguments {
   int64_t keys = 458752;
   uint64_t seed = 1;
   std::string model;  // empty: all
+  std::string score_model = "sm90";
   bool answers = false;
   std::string json;
 };
@@ -43,8 +45,13 @@ Arguments parse(int argc, char** argv) {
     if (name == "--keys") arguments.keys = std::atoll(value);
     if (name == "--seed") arguments.seed = std::strtoull(value, nullptr, 10);
     if (name == "--model") arguments.model = value;
+    if (name == "--score-model") arguments.score_model = value;
     if (name == "--answers") arguments.answers = std::atoi(value) != 0;
     if (name == "--json") arguments.json = value;
+  }
+  if (arguments.score_model != "sm90" && arguments.score_model != "mma_f16") {
+    throw std::runtime_error("--score-model: found " + arguments.score_model +
+                             ", expected sm90 or mma_f16");
   }
   return arguments;
 }
@@ -74,6 +81,7 @@ Found audit(const Arguments& arguments, const DeviceProblem& memory, int model, 
   dosa_options options;
   dosa_cuda_options_init(&options, sizeof options);
   options.mode = DOSA_MODE_DOSA;
+  options.score_model = arguments.score_model == "mma_f16" ? DOSA_MODEL_MMA_F16 : DOSA_MODEL_SM90;
   options.heads = screen_rows - 2;  // retained; two rows are the aggregate's
   Found found{model, heads, screen_rows, {}};
   engine::cuda_audit(inputs.problem, options, arguments.answers, found.report);
@@ -104,10 +112,13 @@ std::string json_number(double value) {
 void write_json(const Arguments& arguments, const std::vector<Found>& all) {
   std::FILE* const file = std::fopen(arguments.json.c_str(), "w");
   if (file == nullptr) throw std::runtime_error(arguments.json + ": cannot be written");
-  std::fprintf(file,
-               "{\"rows\": %lld, \"keys\": %lld, \"seed\": %llu, \"topk\": %d, \"problems\": [",
-               static_cast<long long>(arguments.rows), static_cast<long long>(arguments.keys),
-               static_cast<unsigned long long>(arguments.seed), kTopk);
+  std::fprintf(
+      file,
+      "{\"score_model\": \"%s\", \"rows\": %lld, \"keys\": %lld, \"seed\": %llu, \"topk\": %d, "
+      "\"problems\": [",
+      arguments.score_model.c_str(), static_cast<long long>(arguments.rows),
+      static_cast<long long>(arguments.keys), static_cast<unsigned long long>(arguments.seed),
+      kTopk);
   const char* between = "\n";
   for (const Found& found : all) {
     const dosa_cuda_verification& report = found.report;
