@@ -164,7 +164,7 @@ struct SearchInputs {
         return (head % 2 == 0 ? units : -units) * least;
       }
       case kScales: {
-        const float size_of_row[] = {0x1p60f, 0x1p50f, 0x1p-60f, 1.0f};
+        const float size_of_row[] = {0x1p70f, 0x1p50f, 0x1p-60f, 1.0f};
         return (own % 4 == 0 ? size : -size) * size_of_row[row % 4];
       }
       default:
@@ -192,7 +192,7 @@ struct SearchInputs {
                              -__int_as_float(0x7f800000),
                              -0x1p-130f};
         if (own % 8 == 0) return odd[own >> 20 & 7];
-        return ldexpf(1.0f + unit(own), static_cast<int>(own >> 40 & 127) - 64);
+        return ldexpf(1.0f + unit(own), static_cast<int>(own >> 40 & 127) - 27);
       }
       default:
         return 0.01f * expf(0.3f * gauss(8, key));
