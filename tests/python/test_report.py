@@ -277,6 +277,17 @@ def test_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+def test_a_gpu_that_is_not_there_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("there may be a GPU")
+    assert main(["--backend", "cuda", "--quick", "-o", str(tmp_path)]) == MISUSE
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert "--backend: found" in errors[-1]
+    assert sum("--backend" in line for line in errors) == 1
+
+
 def test_plans_have_what_the_documents_say() -> None:
     full, quick = cells(FULL), cells(QUICK)
     for plan in (full, quick):

@@ -71,6 +71,8 @@ def measure(
             seconds = time.monotonic() - clock
             progress.done(cell.estimate)
             if result is None:
+                if "--backend: found" in failure:  # the same of all cells
+                    raise MeasureError(failure)
                 say(f"{cell.name}: {failure}")
                 failed += 1
                 continue
