@@ -24,6 +24,7 @@
 #define DOSA_DOSA_CUDA_H
 
 #include "dosa/dosa.h"
+#include "dosa/dosa_decode.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -90,6 +91,48 @@ typedef struct dosa_cuda_verification {
  * stream and waits. Forced keys have no bound. */
 DOSA_API dosa_status dosa_cuda_verify(const dosa_problem* problem, const dosa_options* options,
                                       dosa_cuda_verification* report);
+
+/* Decode steps over a paged cache: the calls of dosa_decode.h, on `stream`.
+ *
+ * Pointers   Those inside the structures, `cache->pages` among them, are device pointers; the
+ *            structures themselves, `*cache` too, lie in host memory and are read before the call
+ *            returns. Lengths, tables, witness states and slots are data: the device alone reads
+ *            them, so a captured call may be replayed with others. Nothing of them can be refused:
+ *            ids of a row whose table names no page of the cache are undefined, but no memory
+ *            outside the cache is touched on their account.
+ * Ranges     B 0 .. 2^24, next_n 1 .. DOSA_MAX_NEXT_N, H 1 .. 128, D = 128,
+ *            K 1 .. DOSA_CUDA_MAX_TOPK; q aligned to 16 bytes, q_stride a multiple of 16. Pages of
+ *            32 tokens and more are read fastest where they, too, begin at multiples of 16 bytes.
+ * Options    mode (auto, base, full: base does not use the witnesses), threshold, index_form,
+ *            order, forced_first, forced_last, workspace_limit; `threads` is ignored.
+ * Witnesses  The layout of a state and its meaning are those of dosa_decode.h: states written by
+ *            the host may be copied to the device and back. Ids and scores depend on the inputs
+ *            alone; which tokens a state names behind the winners may depend on timing.
+ * Scores     are those of the `sm90` model: a row is bit for bit that of dosa_cuda_topk on the
+ *            gathered keys. */
+
+/* Bytes that dosa_cuda_paged_topk needs (pointers but `cache` are ignored). */
+DOSA_API dosa_status dosa_cuda_paged_workspace_bytes(const dosa_paged_problem* problem,
+                                                     const dosa_options* options, size_t* bytes);
+
+/* The exact Top-K of every row; output (dosa.h) with Q = B * next_n.
+ * workspace: device memory aligned to 256 bytes, with any contents. */
+DOSA_API dosa_status dosa_cuda_paged_topk(const dosa_paged_problem* problem,
+                                          const dosa_options* options, const dosa_output* output,
+                                          void* workspace, size_t workspace_bytes, void* stream);
+
+/* The score of every token that a row sees: scores [B * next_n, max_context], row stride
+ * scores_stride >= max_context, written up to the row's length. topk, options and witnesses of the
+ * problem play no part; no workspace is needed. */
+DOSA_API dosa_status dosa_cuda_paged_scores(const dosa_paged_problem* problem, float* scores,
+                                            int64_t scores_stride, void* stream);
+
+/* Pages -> contiguous keys. Keys past num_keys are not written. `threads` is ignored. */
+DOSA_API dosa_status dosa_cuda_paged_gather(const dosa_paged_gather_problem* problem, void* stream);
+
+/* New bf16 keys -> pages, bytes as dosa_paged_insert writes them. Slots outside the cache are
+ * skipped. `threads` is ignored. */
+DOSA_API dosa_status dosa_cuda_paged_insert(const dosa_paged_insert_problem* problem, void* stream);
 
 #ifdef __cplusplus
 }

@@ -175,7 +175,7 @@ dosa_status check_gather_lengths(const dosa_paged_gather_problem& problem) {
 
 dosa_status check_topk_range(int topk) { return check_ranges({{"topk", topk, 1, DOSA_MAX_TOPK}}); }
 
-dosa_status check_decode_shape(const dosa_paged_problem* problem, const dosa_options* options) {
+dosa_status check_decode_geometry(const dosa_paged_problem* problem, const dosa_options* options) {
   if (problem == nullptr) return null_pointer("problem");
   if (options == nullptr) return null_pointer("options");
   if (problem->struct_size != sizeof *problem) {
@@ -193,7 +193,11 @@ dosa_status check_decode_shape(const dosa_paged_problem* problem, const dosa_opt
        {"problem.num_heads", problem->num_heads, 1, DOSA_MAX_HEADS},
        {"problem.topk", problem->topk, 1, DOSA_MAX_TOPK},
        {"problem.lengths", problem->lengths, DOSA_LENGTHS_PER_QUERY, DOSA_LENGTHS_PER_REQUEST}});
-  if (status == DOSA_OK) status = check_decode_options(*options);
+  return status == DOSA_OK ? check_decode_options(*options) : status;
+}
+
+dosa_status check_decode_shape(const dosa_paged_problem* problem, const dosa_options* options) {
+  const dosa_status status = check_decode_geometry(problem, options);
   if (status != DOSA_OK) return status;
   if (decode_layout(*problem, *options).bytes == 0) {
     return limit_too_small(options->workspace_limit, least_decode_bytes(*problem, *options));
@@ -201,7 +205,7 @@ dosa_status check_decode_shape(const dosa_paged_problem* problem, const dosa_opt
   return DOSA_OK;
 }
 
-dosa_status check_decode_inputs(const dosa_paged_problem& problem, const dosa_options& options) {
+dosa_status check_decode_pointers(const dosa_paged_problem& problem, const dosa_options& options) {
   dosa_status status = check_pages(*problem.cache);
   if (status != DOSA_OK) return status;
   const struct {
@@ -234,7 +238,12 @@ dosa_status check_decode_inputs(const dosa_paged_problem& problem, const dosa_op
        {"problem.context_lens_stride", problem.context_lens_stride, lengths},
        {"problem.block_table_stride", problem.block_table_stride, problem.block_table_blocks}});
   if (status == DOSA_OK) status = check_witnesses(problem);
-  if (status == DOSA_OK && problem.batch > 0) status = check_index_form(problem, options);
+  if (status != DOSA_OK || problem.batch == 0) return status;
+  return check_index_form(problem, options);
+}
+
+dosa_status check_decode_inputs(const dosa_paged_problem& problem, const dosa_options& options) {
+  const dosa_status status = check_decode_pointers(problem, options);
   return status == DOSA_OK ? check_blocks(problem, options) : status;
 }
 
@@ -250,7 +259,7 @@ dosa_status check_decode_workspace(const dosa_paged_problem& problem, const dosa
   return check_workspace_size(workspace, bytes, decode_layout(problem, options).bytes);
 }
 
-dosa_status check_gather(const dosa_paged_gather_problem* problem) {
+dosa_status check_gather_pointers(const dosa_paged_gather_problem* problem) {
   if (problem == nullptr) return null_pointer("problem");
   if (problem->struct_size != sizeof *problem) {
     return bad_size("problem", problem->struct_size, sizeof *problem);
@@ -282,10 +291,16 @@ dosa_status check_gather(const dosa_paged_gather_problem* problem) {
     status = check_alignment(array.name, array.pointer, array.alignment);
     if (status != DOSA_OK) return status;
   }
+  return DOSA_OK;
+}
+
+dosa_status check_gather(const dosa_paged_gather_problem* problem) {
+  const dosa_status status = check_gather_pointers(problem);
+  if (status != DOSA_OK || problem->batch == 0) return status;
   return check_gather_lengths(*problem);
 }
 
-dosa_status check_insert(const dosa_paged_insert_problem* problem) {
+dosa_status check_insert_pointers(const dosa_paged_insert_problem* problem) {
   if (problem == nullptr) return null_pointer("problem");
   if (problem->struct_size != sizeof *problem) {
     return bad_size("problem", problem->struct_size, sizeof *problem);
@@ -303,7 +318,12 @@ dosa_status check_insert(const dosa_paged_insert_problem* problem) {
   if (problem->k == nullptr) return null_pointer("problem.k");
   if (problem->slot_mapping == nullptr) return null_pointer("problem.slot_mapping");
   status = check_alignment("problem.k", problem->k, 2);
-  if (status == DOSA_OK) status = check_alignment("problem.slot_mapping", problem->slot_mapping, 8);
+  return status == DOSA_OK ? check_alignment("problem.slot_mapping", problem->slot_mapping, 8)
+                           : status;
+}
+
+dosa_status check_insert(const dosa_paged_insert_problem* problem) {
+  const dosa_status status = check_insert_pointers(problem);
   if (status != DOSA_OK) return status;
   const std::int64_t slots = problem->cache->num_pages * problem->cache->page_size;
   for (std::int64_t t = 0; t < problem->num_tokens; ++t) {

@@ -6,23 +6,25 @@
 
 namespace dosa::refine {
 
-/// Scores of the two keys a thread holds, for the 128 / kHeads queries of one tile of 128 columns.
-/// Shapes:   products (64): column 8j + 2c + e of key row r + 8 half at 4j + 2 half + e;
-///           weights (32): of column 8j + 2c + e at 2j + e, c = lane % 4
+/// Scores of the two keys a thread holds, for the kColumns / kHeads queries of one tile of columns.
+/// Shapes:   products (kColumns / 2): column 8j + 2c + e of key row r + 8 half at 4j + 2 half + e;
+///           weights (kColumns / 4): of column 8j + 2c + e at 2j + e, c = lane % 4
 /// Guarantee: the operations and their order are fixed (docs/numerics.md, model sm90): per lane two
 ///           chains over even and odd heads in which the product of j = 1 is rounded first, their
 ///           sum times the key scale, then the sum over the four lanes. No contraction happens.
-template <int kHeads>
+template <int kHeads, int kColumns = 128>
 struct ScoreChain {
-  static constexpr int kQueries = 128 / kHeads;
+  static constexpr int kQueries = kColumns / kHeads;
   static constexpr int kSteps = kHeads / 8;
-  static_assert(kHeads % 32 == 0 && kQueries * kHeads == 128, "whole queries fill a tile");
+  static constexpr int kProducts = kColumns / 2;
+  static constexpr int kWeights = kColumns / 4;
+  static_assert(kHeads % 32 == 0 && kQueries * kHeads == kColumns, "whole queries fill a tile");
 
   static __device__ __forceinline__ float relu(float product) { return fmaxf(product, 0.0f); }
 
-  static __device__ __forceinline__ float lane_part(const float (&products)[64],
-                                                    const float (&weights)[32], int query, int half,
-                                                    int parity) {
+  static __device__ __forceinline__ float lane_part(const float (&products)[kProducts],
+                                                    const float (&weights)[kWeights], int query,
+                                                    int half, int parity) {
     const int first = query * kSteps;
     const int at = 2 * half + parity;
     float sum = __fmul_rn(relu(products[4 * (first + 1) + at]), weights[2 * (first + 1) + parity]);
@@ -34,8 +36,9 @@ struct ScoreChain {
     return sum;
   }
 
-  static __device__ __forceinline__ void scores(const float (&products)[64],
-                                                const float (&weights)[32], const float (&scale)[2],
+  static __device__ __forceinline__ void scores(const float (&products)[kProducts],
+                                                const float (&weights)[kWeights],
+                                                const float (&scale)[2],
                                                 float (&result)[kQueries][2]) {
 #pragma unroll
     for (int query = 0; query < kQueries; ++query) {
@@ -55,9 +58,10 @@ struct ScoreChain {
 /// the 4 keep the four classes in different banks).
 constexpr int kClassStride = 36;
 
-__device__ __forceinline__ void read_class_weights(const float* row, float (&weights)[32]) {
+template <int kCount>
+__device__ __forceinline__ void read_class_weights(const float* row, float (&weights)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < kCount / 4; ++i) {
     const float4 four = *reinterpret_cast<const float4*>(row + 4 * i);
     weights[4 * i] = four.x;
     weights[4 * i + 1] = four.y;

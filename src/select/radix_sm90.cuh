@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact selection among the records of one row, by one CTA.
+// Exact selection among the records of one row, by one team of threads.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,6 +10,12 @@ namespace dosa::select {
 
 constexpr int kDigitBits = 11;
 constexpr int kBins = 1 << kDigitBits;
+
+/// The threads that select together: all of the CTA, numbered from 0. Another team, with a barrier
+/// of its own, may take their place.
+struct WholeCta {
+  static __device__ __forceinline__ void sync() { __syncthreads(); }
+};
 
 struct RadixShared {
   uint32_t histogram[kBins];
@@ -23,8 +29,8 @@ struct RadixShared {
   uint32_t cursor;
 };
 
-/// Finds the bin that holds the `needed`-th largest record; the whole CTA calls this.
-template <int kThreads>
+/// Finds the bin that holds the `needed`-th largest record; the whole team calls this.
+template <int kThreads, class Team = WholeCta>
 __device__ void find_bin(RadixShared& shared, uint32_t needed) {
   static_assert(kBins % kThreads == 0 && kThreads % 32 == 0, "threads share the bins evenly");
   constexpr int kPerThread = kBins / kThreads;
@@ -42,7 +48,7 @@ __device__ void find_bin(RadixShared& shared, uint32_t needed) {
     if (lane >= step) upto += other;
   }
   if (lane == 31) shared.warp_sums[thread / 32] = upto;
-  __syncthreads();
+  Team::sync();
   uint32_t above = upto - own;
   for (int warp = 0; warp < thread / 32; ++warp) above += shared.warp_sums[warp];
   if (above < needed && needed <= above + own) {
@@ -57,12 +63,12 @@ __device__ void find_bin(RadixShared& shared, uint32_t needed) {
       above += here;
     }
   }
-  __syncthreads();
+  Team::sync();
 }
 
-/// A bound that exactly `rank` of the `count` distinct records reach; the whole CTA calls this.
+/// A bound that exactly `rank` of the `count` distinct records reach; the whole team calls this.
 /// 1 <= rank <= count. Records may lie in shared or global memory.
-template <int kThreads>
+template <int kThreads, class Team = WholeCta>
 __device__ uint64_t rank_bound(RadixShared& shared, const uint64_t* records, int count, int rank) {
   const int thread = static_cast<int>(threadIdx.x);
   if (rank == count) return 0;
@@ -70,7 +76,7 @@ __device__ uint64_t rank_bound(RadixShared& shared, const uint64_t* records, int
     shared.bits_or = 0;
     shared.bits_and = ~0ull;
   }
-  __syncthreads();
+  Team::sync();
   uint64_t bits_or = 0;
   uint64_t bits_and = ~uint64_t{0};
   for (int i = thread; i < count; i += kThreads) {
@@ -86,7 +92,7 @@ __device__ uint64_t rank_bound(RadixShared& shared, const uint64_t* records, int
     atomicOr(&shared.bits_or, bits_or);
     atomicAnd(&shared.bits_and, bits_and);
   }
-  __syncthreads();
+  Team::sync();
   // All records agree above the highest bit in which two of them differ.
   const uint64_t differ = shared.bits_or ^ shared.bits_and;
   int top = 64 - __clzll(static_cast<long long>(differ));  // bits not yet decided
@@ -96,27 +102,27 @@ __device__ uint64_t rank_bound(RadixShared& shared, const uint64_t* records, int
     const int shift = top > kDigitBits ? top - kDigitBits : 0;
     const uint32_t mask = (1u << (top - shift)) - 1;
     for (int i = thread; i < kBins; i += kThreads) shared.histogram[i] = 0;
-    __syncthreads();
+    Team::sync();
     for (int i = thread; i < count; i += kThreads) {
       const uint64_t record = records[i];
       const bool match = top == 64 || record >> top == prefix >> top;
       if (match) atomicAdd(&shared.histogram[static_cast<uint32_t>(record >> shift) & mask], 1u);
     }
-    __syncthreads();
-    find_bin<kThreads>(shared, needed);
+    Team::sync();
+    find_bin<kThreads, Team>(shared, needed);
     prefix |= static_cast<uint64_t>(shared.bin) << shift;
     needed = shared.needed;
     const bool whole = shared.in_bin == needed;
     top = shift;
-    __syncthreads();
+    Team::sync();
     if (whole) break;
   }
   return prefix;
 }
 
 /// Copies the records that reach `bound` to `kept` (any order); returns the least of them.
-/// The whole CTA calls this; `kept` must not overlap `records` before a barrier has passed.
-template <int kThreads>
+/// The whole team calls this; `kept` must not overlap `records` before a barrier has passed.
+template <int kThreads, class Team = WholeCta>
 __device__ uint64_t keep_records(RadixShared& shared, const uint64_t* records, int count,
                                  uint64_t bound, uint64_t* kept) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -125,7 +131,7 @@ __device__ uint64_t keep_records(RadixShared& shared, const uint64_t* records, i
     shared.cursor = 0;
     shared.least = ~0ull;
   }
-  __syncthreads();
+  Team::sync();
   uint64_t least = ~uint64_t{0};
   for (int start = 0; start < count; start += kThreads) {
     const int i = start + thread;
@@ -146,17 +152,17 @@ __device__ uint64_t keep_records(RadixShared& shared, const uint64_t* records, i
     least = other < least ? other : least;
   }
   if (lane == 0) atomicMin(&shared.least, static_cast<unsigned long long>(least));
-  __syncthreads();
+  Team::sync();
   return shared.least;
 }
 
-/// Sorts `size` (a power of two) keys in shared memory, ascending; the whole CTA calls this.
-template <int kThreads>
+/// Sorts `size` (a power of two) keys in shared memory, ascending; the whole team calls this.
+template <int kThreads, class Team = WholeCta>
 __device__ void sort_ascending(uint64_t* keys, int size) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int width = 2; width <= size; width *= 2) {
     for (int step = width / 2; step > 0; step /= 2) {
-      __syncthreads();
+      Team::sync();
       for (int i = thread; i < size / 2; i += kThreads) {
         const int low = 2 * i - (i & (step - 1));
         const int high = low + step;
@@ -170,7 +176,7 @@ __device__ void sort_ascending(uint64_t* keys, int size) {
       }
     }
   }
-  __syncthreads();
+  Team::sync();
 }
 
 }  // namespace dosa::select
