@@ -47,6 +47,7 @@ Setup prepare(const dosa_problem& problem, int rows) {
   setup.state.floor_record = allocate<uint64_t>(rows);
   setup.state.floor_score = allocate<float>(rows);
   setup.state.bound_floor = allocate<float>(rows);
+  setup.state.optimistic = allocate<float>(rows);
   setup.state.counts = allocate<uint32_t>(rows);
   setup.state.flags = allocate<uint32_t>(rows);
   setup.state.capacity = 8192;
@@ -59,6 +60,7 @@ Setup prepare(const dosa_problem& problem, int rows) {
   rows_setup.num_keys = static_cast<int>(problem.num_keys);
   rows_setup.blocks = setup.blocks;
   rows_setup.topk = problem.topk;
+  rows_setup.scout_stride = 1;
   DOSA_CUDA(plan::launch_row_setup_sm90(rows_setup, setup.state, setup.orders, nullptr));
   DOSA_CUDA(cudaDeviceSynchronize());
   return setup;

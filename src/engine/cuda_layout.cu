@@ -6,14 +6,12 @@
 #include "engine/cuda_schedule.hpp"
 #include "plan/screen_layout_sm90.cuh"
 #include "screen/screen_sm90.cuh"
-#include "screen/seeds_sm90.cuh"
 
 namespace dosa::engine {
 namespace {
 
 constexpr size_t kAlignment = 1024;  // tensor maps and 16-byte loads want no more
 constexpr int kMostChunkRows = 8192;
-constexpr int kLeastRecords = 8192;  // the first round of 8K keys fits
 constexpr int64_t kMostScoreBytes = int64_t{1} << 30;
 
 /// Hands out aligned pieces of the workspace, or only counts them.
@@ -40,20 +38,18 @@ int pad_heads(int heads) { return heads <= 32 ? 32 : (heads <= 64 ? 64 : 128); }
 
 int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
-/// R' for r retained heads: the narrowest kernel that holds them and the aggregate's rows.
-int pick_screen_rows(int retained, int padded_heads) {
-  if (retained == 0) return padded_heads <= 32 ? 16 : 24;
+/// R' for r retained heads: the narrowest kernel that holds them and the aggregate's rows. Without
+/// a wish the device chooses between two.
+void pick_widths(int retained, CudaShape& shape) {
+  if (retained == 0) {
+    shape.num_widths = 2;
+    shape.widths[0] = shape.padded_heads <= 32 ? 8 : 16;
+    shape.widths[1] = shape.padded_heads <= 32 ? 16 : 24;
+    return;
+  }
   const int wanted = retained + plan::ScreenLayout::kAuxiliaryRows;
-  return std::min((wanted + 7) / 8 * 8, 32);
-}
-
-/// Pilots pay where a call has many rows and its contexts are long.
-int count_pilots(const CudaShape& shape) {
-  const int64_t pilots = shape.num_queries / screen::kPilotStride;
-  const int64_t room = screen::pool_keys(1, int64_t{shape.mask_units} * gpu::kUnitKeys);
-  const bool worth = shape.path == CudaPath::kScreen && pilots >= gpu::kBlockRows &&
-                     shape.units >= kLeastSeededUnits && screen::seed_keys(shape.topk) <= room;
-  return worth ? static_cast<int>(pilots) : 0;
+  shape.num_widths = 1;
+  shape.widths[0] = std::min((wanted + 7) / 8 * 8, 32);
 }
 
 CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
@@ -63,9 +59,9 @@ CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
     case DOSA_MODE_FULL:
       return CudaPath::kFull;
     case DOSA_MODE_AUTO:
-      return problem.num_keys < least_screened_keys(pad_heads(problem.num_heads))
-                 ? CudaPath::kFull
-                 : CudaPath::kScreen;
+      return worth_scouting(problem.num_queries, problem.num_keys, pad_heads(problem.num_heads))
+                 ? CudaPath::kScreen
+                 : CudaPath::kFull;
     default:
       return CudaPath::kScreen;
   }
@@ -74,10 +70,12 @@ CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
 void place_screen_buffers(const CudaShape& shape, int blocks, Carver& carver,
                           CudaBuffers& buffers) {
   const int64_t rows = static_cast<int64_t>(blocks) * gpu::kBlockRows;
+  const int widest = shape.widths[shape.num_widths - 1];
+  buffers.choice = carver.take<screen::Choice>(1);
   buffers.hard_floor = carver.take<float>(rows);
   buffers.active = carver.take<uint32_t>(rows * (shape.padded_heads + 1));
-  buffers.screen_operand = carver.take<uint8_t>(rows * shape.screen_rows * 128);
-  buffers.coefficients = carver.take<float>(rows * plan::ScreenLayout::stride(shape.screen_rows));
+  buffers.screen_operand = carver.take<uint8_t>(rows * widest * 128);
+  buffers.coefficients = carver.take<float>(rows * plan::ScreenLayout::stride(widest));
   buffers.masks =
       carver.take<uint32_t>(static_cast<int64_t>(blocks) * shape.mask_units * screen::kMaskWords);
   const int group_rows = 128 / shape.padded_heads;
@@ -103,12 +101,14 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.head_dim = problem.head_dim;
   shape.topk = problem.topk;
   shape.units = static_cast<int>((problem.num_keys + gpu::kUnitKeys - 1) / gpu::kUnitKeys);
-  shape.record_capacity = std::max(kLeastRecords, round_up(4 * problem.topk, 1024));
-  shape.screen_rows = pick_screen_rows(options.heads, shape.padded_heads);
+  const int64_t forced = int64_t{options.forced_first} + options.forced_last;
+  const int first_round =
+      kFirstUnits * gpu::kUnitKeys + static_cast<int>(std::min<int64_t>(forced, problem.topk));
+  shape.record_capacity = round_up(std::max(first_round, 4 * problem.topk), 1024);
+  pick_widths(options.heads, shape);
+  shape.may_decline = options.mode == DOSA_MODE_AUTO;
+  shape.dense_units = dense_units(problem.topk, options.threshold == DOSA_THRESHOLD_FIXED);
   shape.mask_units = std::min(kMostScreenedUnits, std::max(shape.units, 1));
-  shape.pilot_rows = count_pilots(shape);
-  shape.seeded = shape.pilot_rows > 0;
-  shape.dense_units = shape.seeded ? kFirstUnits : dense_units(problem.topk);
   shape.pack_queries = shape.heads != shape.padded_heads || shape.head_dim != 128 ||
                        problem.q_stride != static_cast<int64_t>(problem.num_heads) * 128;
   shape.score_stride = round_up(problem.num_keys, 4);
@@ -125,11 +125,6 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
          place_cuda_buffers(shape, nullptr, unused) > options.workspace_limit) {
     shape.chunk_rows = round_up(shape.chunk_rows / 2, gpu::kBlockRows);
   }
-  if (shape.chunk_rows < kLeastSeededRows) {
-    shape.pilot_rows = 0;
-    shape.seeded = false;
-    if (shape.path == CudaPath::kScreen) shape.dense_units = dense_units(problem.topk);
-  }
   return shape;
 }
 
@@ -139,13 +134,13 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
   const int64_t rows = shape.chunk_rows;
   buffers.totals = carver.take<CudaTotals>(1);
   buffers.key_meta = carver.take<float2>(static_cast<int64_t>(shape.units) * gpu::kUnitKeys);
-  buffers.pilot_ids = carver.take<int32_t>(int64_t{shape.pilot_rows} * shape.topk);
-  buffers.pilot_windows = carver.take<int32_t>(int64_t{shape.pilot_rows} * 2);
+  buffers.lost_groups = carver.take<int>(rows * shape.padded_heads / 128 + 1);
   buffers.rows.visible = carver.take<int2>(rows);
   buffers.rows.windows = carver.take<int2>(rows);
   buffers.rows.floor_record = carver.take<uint64_t>(rows);
   buffers.rows.floor_score = carver.take<float>(rows);
   buffers.rows.bound_floor = carver.take<float>(rows);
+  buffers.rows.optimistic = carver.take<float>(rows);
   buffers.rows.counts = carver.take<uint32_t>(rows);
   buffers.rows.flags = carver.take<uint32_t>(rows);
   buffers.orders = carver.take<gpu::KeyOrder>(blocks);

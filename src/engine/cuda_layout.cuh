@@ -11,6 +11,7 @@
 #include "dosa/dosa.h"
 #include "gpu/key_order.cuh"
 #include "numeric/row_state_sm90.cuh"
+#include "screen/choice_sm90.cuh"
 #include "screen/survivors_sm90.cuh"
 
 namespace dosa::engine {
@@ -34,11 +35,11 @@ struct CudaShape {
   int units;       // of 256 keys that cover N
   int chunk_rows;  // query rows processed together, a multiple of 64
   int record_capacity;
-  int screen_rows;       // R'
-  int mask_units;        // units of the largest screened round
+  int widths[2];  // R' to choose from, ascending
+  int num_widths;
+  bool may_decline;      // every key may be scored with every head instead
   int dense_units;       // scored with every head before the first screened round
-  int pilot_rows;        // kScreen: rows whose winners seed the others; 0: none
-  bool seeded;           // false in the pilots' own pass
+  int mask_units;        // units of the largest screened round
   bool pack_queries;     // heads, widths or strides differ from what the kernels read
   int64_t score_stride;  // kBase: floats between rows
 };
@@ -52,9 +53,8 @@ struct CudaTotals {
 /// Device arrays inside the caller's workspace.
 struct CudaBuffers {
   CudaTotals* totals;
-  float2* key_meta;        // (units * 256)
-  int32_t* pilot_ids;      // (pilot rows, K)
-  int32_t* pilot_windows;  // (2, pilot rows): start, end
+  int* lost_groups;  // (groups + 1)
+  float2* key_meta;  // (units * 256)
   numeric::RowState rows;
   gpu::KeyOrder* orders;  // (blocks)
   uint8_t* packed_queries;
@@ -63,6 +63,7 @@ struct CudaBuffers {
   uint32_t* active;         // (rows, padded heads + 1)
   uint8_t* screen_operand;  // (rows * R', 128) e4m3
   float* coefficients;      // (rows, R' + 4)
+  screen::Choice* choice;
   uint32_t* masks;
   screen::SurvivorLists lists;
 };

@@ -12,8 +12,9 @@
 #include "plan/prepare_sm90.cuh"
 #include "refine/dense_sm90.cuh"
 #include "refine/refine_sm90.cuh"
+#include "screen/choice_sm90.cuh"
 #include "screen/screen_sm90.cuh"
-#include "screen/seeds_sm90.cuh"
+#include "select/optimistic_sm90.cuh"
 #include "select/recover_sm90.cuh"
 #include "select/select_sm90.cuh"
 
@@ -78,7 +79,6 @@ class Run {
       dense_rounds(shape_.units);
     } else {
       dense_rounds(std::min(shape_.units, shape_.dense_units));
-      if (shape_.seeded) seed_rows(first);
       screened_rounds();
     }
     mark("recover");
@@ -99,12 +99,14 @@ class Run {
     if (shape_.units == 0) return;
     begin_chunk(first, rows, false);
     dense_rounds(std::min(shape_.units, shape_.dense_units));
-    make_plan();
-    screen::ScreenParams params = screen_params(gpu::Kind::kEvery, {0, shape_.units});
+    const int width = shape_.widths[shape_.num_widths - 1];
+    sample();
+    make_plan(width, nullptr);
+    screen::ScreenParams params = screen_params(width, gpu::Kind::kEvery, {0, shape_.units});
     params.bounds = reinterpret_cast<float2*>(bounds);
     params.bounds_stride = stride;
     params.num_keys = shape_.num_keys;
-    DOSA_CUDA(products_.bounds(params, shape_.screen_rows, multiprocessors_, stream_));
+    DOSA_CUDA(products_.bounds(params, width, multiprocessors_, stream_));
   }
 
  private:
@@ -113,6 +115,7 @@ class Run {
     mark("prepare");
     blocks_ = (rows + gpu::kBlockRows - 1) / gpu::kBlockRows;
     planned_ = false;
+    chosen_ = nullptr;
     buffers_.rows.rows = rows;
     weights_ = problem_.weights + first * problem_.weights_stride;
     queries_ = problem_.q + first * problem_.q_stride;
@@ -134,7 +137,7 @@ class Run {
     setup.forced_first = bounded ? options_.forced_first : 0;
     setup.forced_last = bounded ? options_.forced_last : 0;
     setup.in_order = in_order;
-    setup.split_from = 0;
+    setup.scout_stride = scouts() ? screen::kScoutStride : 1;
     DOSA_CUDA(plan::launch_row_setup_sm90(setup, buffers_.rows, buffers_.orders, stream_));
   }
 
@@ -163,7 +166,8 @@ class Run {
     DOSA_CUDA(products_.dense(params, shape_.padded_heads, sink, multiprocessors_, stream_));
   }
 
-  void reduce(int slack, float* hard_floor) {
+  /// visited: places scored so far of which the records are a fair sample; 0: no estimates.
+  void reduce(int slack, float* hard_floor, int visited = 0) {
     select::ReduceParams params{};
     params.rows = buffers_.rows;
     params.topk = shape_.topk;
@@ -171,6 +175,9 @@ class Run {
     params.hard_floor = hard_floor;
     params.all_hard = options_.statistics == DOSA_STATISTICS_RANDOM;
     params.keep_bound = planned_ && options_.threshold == DOSA_THRESHOLD_FIXED;
+    if (visited > 0 && options_.threshold == DOSA_THRESHOLD_RISING) {
+      params.optimism = {buffers_.orders, visited};
+    }
     DOSA_CUDA(select::launch_reduce_sm90(params, stream_));
   }
 
@@ -181,7 +188,8 @@ class Run {
       dense_round(refine::Sink::kRecord, gpu::Kind::kEvery, range);
       mark("reduce");
       const bool first = range.begin == 0 && shape_.path == CudaPath::kScreen;
-      reduce(1, first ? buffers_.hard_floor : nullptr);
+      const bool screens = shape_.path == CudaPath::kScreen;
+      reduce(1, first ? buffers_.hard_floor : nullptr, screens ? range.end : 0);
     }
   }
 
@@ -197,11 +205,23 @@ class Run {
     return rules;
   }
 
-  void make_plan() {
+  /// A chunk of few blocks has no room for scouts; one width needs none unless it may be declined.
+  [[nodiscard]] bool scouts() const {
+    const bool open = shape_.num_widths > 1 || shape_.may_decline;
+    return open && shape_.path == CudaPath::kScreen && shape_.units > shape_.dense_units;
+  }
+
+  /// How often heads are active on the hard keys of all blocks that are screened.
+  void sample() {
     const size_t counts = static_cast<size_t>(blocks_) * gpu::kBlockRows *
                           static_cast<size_t>(shape_.padded_heads + 1) * sizeof(uint32_t);
     DOSA_CUDA(cudaMemsetAsync(buffers_.active, 0, counts, stream_));
-    dense_round(refine::Sink::kSample, gpu::Kind::kEvery, {0, kSampleUnits});
+    dense_round(refine::Sink::kSample, gpu::Kind::kLate, {0, kSampleUnits});
+  }
+
+  /// The certificates for one width, of all blocks that are screened; with `chosen` only if it is
+  /// the chosen one.
+  void make_plan(int width, const int* chosen) {
     plan::PlanParams params{};
     params.queries = queries_;
     params.query_bytes = static_cast<int64_t>(shape_.padded_heads) * 128;
@@ -210,70 +230,98 @@ class Run {
     params.heads = shape_.heads;
     params.padded_heads = shape_.padded_heads;
     params.active = buffers_.active;
-    params.screen_rows = shape_.screen_rows;
+    params.screen_rows = width;
     params.rules = plan_rules();
     params.rounding = products_.rounding;
     params.rows = buffers_.rows;
+    params.orders = buffers_.orders;
+    params.chosen = chosen;
     params.operand = buffers_.screen_operand;
     params.coefficients = buffers_.coefficients;
     DOSA_CUDA(plan::launch_plan_sm90(params, blocks_, stream_));
-    planned_ = true;
-    operand_rows_ = {buffers_.screen_operand,
-                     static_cast<int64_t>(blocks_) * gpu::kBlockRows * shape_.screen_rows, 128,
-                     128};
-    if (products_.tensor_maps) {
-      operand_map_ = row_map(operand_rows_, plan::ScreenLayout::tile_columns(shape_.screen_rows));
+  }
+
+  /// Screens a few blocks with every width and lets the device choose one of them, or none.
+  void choose_width() {
+    mark("scouts");
+    sample();
+    const UnitRange range{shape_.dense_units,
+                          std::min(shape_.dense_units + kScoutUnits, shape_.units)};
+    screen::ChoiceParams params{};
+    params.num_widths = shape_.num_widths;
+    params.padded_heads = shape_.padded_heads;
+    params.may_decline = shape_.may_decline;
+    params.choice = buffers_.choice;
+    std::copy_n(shape_.widths, shape_.num_widths, params.widths);
+    for (int i = 0; i < shape_.num_widths; ++i) {
+      make_plan(shape_.widths[i], nullptr);
+      screen_width(shape_.widths[i], range, nullptr);
+      params.index = i;
+      params.survivors = survivor_params(range);
+      params.survivors.screen_rows = shape_.widths[i];
+      params.survivors.chosen = nullptr;
+      DOSA_CUDA(screen::launch_choice_sm90(params, stream_));
     }
   }
 
-  /// Raises the floors by the nearest pilots' winners.
-  void seed_rows(int64_t first) {
-    mark("seeds");
-    screen::SeedParams params{};
-    params.pilots = buffers_.pilot_ids;
-    params.pilot_rows = shape_.pilot_rows;
-    params.topk = shape_.topk;
-    params.first_row = first;
-    params.blocks = blocks_;
-    params.orders = buffers_.orders;
-    params.sample_units = shape_.dense_units;
-    params.lists = buffers_.lists;
-    DOSA_CUDA(screen::launch_seeds_sm90(params, stream_));
-    refine_round();
-    reduce(1, nullptr);
-    DOSA_CUDA(screen::launch_drop_seeds_sm90(buffers_.rows, shape_.topk, buffers_.orders,
-                                             shape_.dense_units, stream_));
+  /// Certificates of all rows that are screened, and the width if there is a choice.
+  void prepare_screening() {
+    const int* chosen = nullptr;
+    if (scouts()) {
+      choose_width();
+      chosen = &buffers_.choice->screen_rows;
+    }
+    mark("plan");
+    sample();
+    for (int i = 0; i < shape_.num_widths; ++i) make_plan(shape_.widths[i], chosen);
+    chosen_ = chosen;
+    planned_ = true;
   }
 
-  [[nodiscard]] screen::ScreenParams screen_params(gpu::Kind kind, UnitRange range) const {
+  [[nodiscard]] screen::ScreenParams screen_params(int width, gpu::Kind kind,
+                                                   UnitRange range) const {
     screen::ScreenParams params{};
     params.keys = keys_map_;
-    params.columns = operand_map_;
     params.key_rows = key_rows_;
-    params.column_rows = operand_rows_;
+    params.column_rows = {buffers_.screen_operand,
+                          static_cast<int64_t>(blocks_) * gpu::kBlockRows * width, 128, 128};
+    if (products_.tensor_maps) {
+      params.columns = row_map(params.column_rows, plan::ScreenLayout::tile_columns(width));
+    }
     params.key_meta = buffers_.key_meta;
     params.round = round(kind, range);
     params.rows = buffers_.rows;
     params.coefficients = buffers_.coefficients;
+    params.masks = buffers_.masks;
+    params.mask_units = shape_.mask_units;
+    return params;
+  }
+
+  void screen_width(int width, UnitRange range, const int* chosen) {
+    screen::ScreenParams params = screen_params(width, gpu::Kind::kLate, range);
+    params.chosen = chosen;
+    params.variant = width;
+    DOSA_CUDA(products_.screen(params, width, multiprocessors_, stream_));
+  }
+
+  [[nodiscard]] screen::SurvivorParams survivor_params(UnitRange range) const {
+    screen::SurvivorParams params{};
+    params.round = round(gpu::Kind::kLate, range);
+    params.masks = buffers_.masks;
+    params.mask_units = shape_.mask_units;
+    params.screen_rows = shape_.widths[0];
+    params.chosen = chosen_;
+    params.num_keys = shape_.num_keys;
+    params.orders = buffers_.orders;
+    params.lists = buffers_.lists;
+    params.retry_from = probe_place(range.end);
     return params;
   }
 
   void screen_round(UnitRange range) {
-    screen::ScreenParams params = screen_params(gpu::Kind::kLate, range);
-    params.masks = buffers_.masks;
-    params.mask_units = shape_.mask_units;
-    DOSA_CUDA(products_.screen(params, shape_.screen_rows, multiprocessors_, stream_));
+    for (int i = 0; i < shape_.num_widths; ++i) screen_width(shape_.widths[i], range, chosen_);
     mark("lists");
-    screen::SurvivorParams survivors{};
-    survivors.round = params.round;
-    survivors.masks = buffers_.masks;
-    survivors.mask_units = shape_.mask_units;
-    survivors.screen_rows = shape_.screen_rows;
-    survivors.num_keys = shape_.num_keys;
-    survivors.orders = buffers_.orders;
-    survivors.lists = buffers_.lists;
-    survivors.retry_from = probe_place(range.end);
-    DOSA_CUDA(screen::launch_survivors_sm90(survivors, stream_));
+    DOSA_CUDA(screen::launch_survivors_sm90(survivor_params(range), stream_));
   }
 
   void refine_round() {
@@ -295,8 +343,7 @@ class Run {
 
   void screened_rounds() {
     if (shape_.units <= shape_.dense_units) return;
-    mark("plan");
-    make_plan();
+    prepare_screening();
     for (UnitRange range = next_screened_round(shape_.dense_units, shape_.units);
          range.begin < range.end; range = next_screened_round(range.end, shape_.units)) {
       mark("screen");
@@ -306,10 +353,12 @@ class Run {
       mark("fallback");
       dense_round(refine::Sink::kRecord, gpu::Kind::kEarly, range);
       mark("reduce");
+      const int visited = raises_estimate(range.end) ? range.end : 0;
       const bool last = range.end == shape_.units;
-      if (!last) reduce(std::max(1, shape_.topk / kReduceShare), nullptr);
+      if (!last) reduce(std::max(1, shape_.topk / kReduceShare), nullptr, visited);
     }
-    reduce(1, nullptr);
+    reduce(0, nullptr);  // every floor is that of the records now
+    DOSA_CUDA(select::launch_prove_sm90(buffers_.rows, stream_));
   }
 
   void recover() {
@@ -327,6 +376,7 @@ class Run {
     params.heads = shape_.heads;
     params.topk = shape_.topk;
     params.recovered = &buffers_.totals->recovered;
+    params.lost = buffers_.lost_groups;
     DOSA_CUDA(products_.recover(params, shape_.padded_heads, multiprocessors_, stream_));
   }
 
@@ -359,56 +409,15 @@ class Run {
   CudaBuffers buffers_{};
   CUtensorMap keys_map_{};
   CUtensorMap queries_map_{};
-  CUtensorMap operand_map_{};
   CudaProducts products_;
   gpu::CodeRows key_rows_{};
   gpu::CodeRows query_rows_{};
-  gpu::CodeRows operand_rows_{};
   const uint8_t* queries_ = nullptr;
   const float* weights_ = nullptr;
   int blocks_ = 0;
-  bool planned_ = false;  // the chunk's certificates are made
+  bool planned_ = false;         // the chunk's certificates are made
+  const int* chosen_ = nullptr;  // the chunk's width in device memory; null: the only one
 };
-
-/// Finds the winners of the pilot rows in a pass of their own, inside the call's workspace.
-void run_pilots(const dosa_problem& problem, const dosa_options& options, const CudaShape& shape,
-                void* workspace, cudaStream_t stream) {
-  CudaBuffers buffers{};
-  place_cuda_buffers(shape, workspace, buffers);
-  constexpr int64_t kStride = screen::kPilotStride;
-  int32_t* const starts = buffers.pilot_windows;
-  int32_t* const ends = buffers.pilot_windows + shape.pilot_rows;
-  DOSA_CUDA(screen::launch_pilot_windows_sm90(problem.k_start, problem.k_end, shape.pilot_rows,
-                                              starts, ends, stream));
-  dosa_problem pilots = problem;
-  pilots.num_queries = shape.pilot_rows;
-  pilots.q = problem.q + kStride / 2 * problem.q_stride;
-  pilots.q_stride = problem.q_stride * kStride;
-  pilots.weights = problem.weights + kStride / 2 * problem.weights_stride;
-  pilots.weights_stride = problem.weights_stride * kStride;
-  if (problem.k_start != nullptr) pilots.k_start = starts;
-  if (problem.k_end != nullptr) pilots.k_end = ends;
-  dosa_options plain = options;
-  plain.index_form = DOSA_INDEX_ABSOLUTE;
-  plain.order = DOSA_ORDER_ID;
-  dosa_output output{};
-  output.indices = buffers.pilot_ids;
-  output.indices_stride = shape.topk;
-  CudaShape own = shape;  // the same places for what the passes share, fewer rows
-  own.num_queries = shape.pilot_rows;
-  own.seeded = false;
-  own.pack_queries = true;
-  own.dense_units = dense_units(shape.topk);
-  // Half the call's rows leave room for the packed queries of the pilots.
-  const int half = shape.chunk_rows / 2 / gpu::kBlockRows * gpu::kBlockRows;
-  const int rounded = (shape.pilot_rows + gpu::kBlockRows - 1) / gpu::kBlockRows * gpu::kBlockRows;
-  own.chunk_rows = std::min(half, rounded);
-  Run run(pilots, plain, own, workspace, stream, {});
-  for (int64_t first = 0; first < own.num_queries; first += own.chunk_rows) {
-    const int64_t left = own.num_queries - first;
-    run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, own.chunk_rows)));
-  }
-}
 
 }  // namespace
 
@@ -417,10 +426,6 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
   const CudaShape shape = make_cuda_shape(problem, options);
   Run run(problem, options, shape, workspace, stream, hook);
   run.prepare_keys();
-  if (shape.pilot_rows > 0) {
-    run.mark("pilots");
-    run_pilots(problem, options, shape, workspace, stream);
-  }
   for (int64_t first = 0; first < shape.num_queries; first += shape.chunk_rows) {
     const int64_t left = shape.num_queries - first;
     run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)));
@@ -430,7 +435,7 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
 
 int cuda_screen_rows(const dosa_problem& problem, const dosa_options& options) {
   const CudaShape shape = make_cuda_shape(problem, options);
-  return shape.path == CudaPath::kScreen ? shape.screen_rows : 0;
+  return shape.path == CudaPath::kScreen ? shape.widths[shape.num_widths - 1] : 0;
 }
 
 void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,
@@ -453,7 +458,9 @@ void cuda_bounds(const dosa_problem& problem, const dosa_options& options, int64
                  cudaStream_t stream) {
   dosa_options screened = options;
   screened.mode = DOSA_MODE_DOSA;
-  const CudaShape shape = make_cuda_shape(problem, screened);
+  CudaShape shape = make_cuda_shape(problem, screened);
+  shape.widths[0] = shape.widths[shape.num_widths - 1];  // nothing is chosen here
+  shape.num_widths = 1;
   Run run(problem, screened, shape, workspace, stream, {});
   run.prepare_keys();
   for (int64_t first = row_begin; first < row_end; first += shape.chunk_rows) {

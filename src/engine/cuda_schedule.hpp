@@ -4,6 +4,7 @@
 #define DOSA_ENGINE_CUDA_SCHEDULE_HPP
 
 #include <algorithm>
+#include <cstdint>
 
 namespace dosa::engine {
 
@@ -12,21 +13,29 @@ constexpr int kSampleUnits = 4;          // of them, 1,024 keys measure how ofte
 constexpr int kMostScreenedUnits = 512;  // 128K keys between two raises of the threshold
 constexpr int kReduceShare = 4;          // records grow by K / 4 before a row is reduced again
 constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
-constexpr int kDenseKeysPerTopk = 16;    // K / 16 K = 6% of the keys pass when screening begins
+constexpr int kLeastProbedUnits = 256;   // rounds from shorter contexts are not worth a probe
+constexpr int kScoutUnits = 4;           // 1K keys of a few blocks tell which width to use
+constexpr int kFixedKeysPerTopk = 16;    // scored before a fixed threshold is taken
 
-/// `auto` scores shorter contexts densely: there screening lost on the hardest trace
-/// (docs/kernels.md).
-inline int least_screened_keys(int padded_heads) {
-  return padded_heads <= 32 ? 448 * 1024 : 224 * 1024;
+/// `auto` asks its scouts where full scoring takes so long that their price is below 1% of it, and
+/// the context leaves something to prune (docs/kernels.md).
+inline bool worth_scouting(int64_t num_queries, int64_t num_keys, int padded_heads) {
+  constexpr int64_t kLeastProducts = int64_t{1} << 36;  // (row, key, head): 20 ms on an H200
+  constexpr int64_t kLeastKeys = 96 * 1024;
+  return num_keys >= kLeastKeys && num_queries >= kLeastProducts / padded_heads / num_keys;
 }
-constexpr int kLeastSeededRows = 1024;   // and from this many rows at once
-constexpr int kLeastSeededUnits = 1024;  // pilots from 256K keys on
 
-/// Units scored with every head before screening: a power of two, so that probes meet it.
-inline int dense_units(int topk) {
+/// Units scored with every head before screening begins.
+inline int dense_units(int topk, bool fixed_threshold) {
   int units = kFirstUnits;
-  while (units * 256 < kDenseKeysPerTopk * topk) units *= 2;
+  while (fixed_threshold && units * 256 < kFixedKeysPerTopk * topk) units *= 2;
   return units;
+}
+
+/// Where the estimated thresholds are raised: each time costs about as much as a reduction, so only
+/// where the visited context has grown fourfold, and at the last two doublings of long ones.
+inline bool raises_estimate(int units) {
+  return units == 32 || units == 128 || units == 512 || units == 1024 || units == 2048;
 }
 
 struct UnitRange {
@@ -48,11 +57,12 @@ inline int probe_place(int units) {
   return place;
 }
 
-/// The round behind `done` units when keys are screened: a short probe wherever the context has
-/// doubled, else up to the next probe or 64K keys.
+/// The round behind `done` units when keys are screened: up to where the context has doubled, at
+/// most 128K keys; at each doubling of a long context a short probe first.
 inline UnitRange next_screened_round(int done, int most) {
-  const int place = probe_place(done);
-  if (place == done) return {done, std::min(done + kProbeUnits, most)};
+  const bool doubled = probe_place(done) == done;
+  if (doubled && done >= kLeastProbedUnits) return {done, std::min(done + kProbeUnits, most)};
+  const int place = doubled ? 2 * done : probe_place(done);
   const int end =
       std::min({done / kMostScreenedUnits * kMostScreenedUnits + kMostScreenedUnits, place, most});
   return {done, end};

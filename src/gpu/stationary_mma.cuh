@@ -103,6 +103,7 @@ __global__ void __launch_bounds__(StreamConfig::kThreads, 1)
     stream_mma_kernel(const __grid_constant__ typename Epilogue::Params params) {
   extern __shared__ __align__(128) uint8_t shared_bytes[];
   auto& shared = *reinterpret_cast<StreamShared*>(shared_bytes);
+  if (params.chosen != nullptr && *params.chosen != params.variant) return;
   if (threadIdx.x < 32) shared.split.prepare(params.round);
   __syncthreads();
   const int64_t total = shared.split.total(params.round);

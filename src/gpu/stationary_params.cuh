@@ -19,6 +19,8 @@ struct StationaryParams {
   CodeRows key_rows;       // the keys again
   CodeRows column_rows;    // the columns again
   const float2* key_meta;  // (units * 256): scale and norm bound of each key
+  const int* chosen;       // not null: the kernel ends at once unless this is `variant`
+  int variant;
   Round round;
 };
 

@@ -161,6 +161,7 @@ __global__ void __launch_bounds__(StationaryConfig::kThreads, 1)
   using Config = StationaryConfig;
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   auto& shared = *reinterpret_cast<StationaryShared<Epilogue>*>(shared_bytes);
+  if (params.chosen != nullptr && *params.chosen != params.variant) return;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     for (int stage = 0; stage < Config::kStages; ++stage) {

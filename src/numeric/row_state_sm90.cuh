@@ -20,13 +20,26 @@ struct RowState {
   int2* windows;           // of these, the keys that are not forced: what the scan ranks
   uint64_t* floor_record;  // the K-th best record so far; 0 while fewer than K keys are scored
   float* floor_score;      // its score; NaN while there is none
-  float* bound_floor;      // a bound below this proves a key out; -Inf while there is none (N11)
+  float* bound_floor;      // a bound below this rejects a key; -Inf while there is none (N11)
+  float* optimistic;       // the estimate behind bound_floor that is still to be proven; -Inf: none
   uint32_t* counts;        // records written, also those past the capacity
   uint32_t* flags;         // RowFlag
   uint64_t* records;       // (rows, capacity)
   int capacity;
   int rows;  // real rows of the chunk
 };
+
+/// No key reaches the row's floors any more; it is flagged for recovery, which starts from `floor`,
+/// a proven one (0: none), left in the row's first record.
+__device__ __forceinline__ void close_row(const RowState& rows, int row, uint64_t floor) {
+  const float infinity = __int_as_float(0x7f800000);
+  rows.flags[row] |= kRowRecover;
+  rows.counts[row] = 0;
+  rows.records[static_cast<int64_t>(row) * rows.capacity] = floor;
+  rows.floor_record[row] = ~uint64_t{0};
+  rows.floor_score[row] = infinity;
+  rows.bound_floor[row] = infinity;
+}
 
 /// The forced keys of a row: in front of and behind what the scan ranks. They are records from the
 /// start, with score +Inf, as many as the row selects, lowest ids first.

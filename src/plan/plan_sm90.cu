@@ -309,22 +309,14 @@ __device__ void write_operand(const PlanParams& params, int row, const RowWork& 
   }
 }
 
-__device__ void close_row(const numeric::RowState& rows, int row) {
-  const float infinity = __int_as_float(0x7f800000);
-  rows.flags[row] |= numeric::kRowRecover;
-  rows.counts[row] = 0;
-  rows.records[static_cast<int64_t>(row) * rows.capacity] = 0;  // no floor to recover from
-  rows.floor_record[row] = ~uint64_t{0};
-  rows.floor_score[row] = infinity;
-  rows.bound_floor[row] = infinity;
-}
-
 __global__ void __launch_bounds__(kThreads)
     plan_sm90_kernel(const __grid_constant__ PlanParams params) {
   __shared__ RowWork shared;
   extern __shared__ __align__(16) float q[];  // (padded heads, 132)
   const int row = static_cast<int>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
+  if (params.chosen != nullptr && *params.chosen != params.screen_rows) return;
+  if (params.orders[row / gpu::kBlockRows].split_from != 0) return;
   const int rows = params.screen_rows;
   const int stride = ScreenLayout::stride(rows);
   float* const out = params.coefficients + static_cast<int64_t>(row) * stride;
@@ -335,7 +327,7 @@ __global__ void __launch_bounds__(kThreads)
   if (usable) {
     load_row(params, row, shared, q);
     usable = shared.invalid == 0;
-    if (!usable && thread == 0) close_row(params.rows, row);
+    if (!usable && thread == 0) numeric::close_row(params.rows, row, 0);
   }
   if (usable) {
     choose_roles(params, row, shared);

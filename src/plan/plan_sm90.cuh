@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "gpu/key_order.cuh"
 #include "numeric/row_state_sm90.cuh"
 #include "plan/product_rounding.hpp"
 
@@ -33,8 +34,10 @@ struct PlanParams {
   PlanRules rules;
   ProductRounding rounding;
   numeric::RowState rows;
-  uint8_t* operand;     // (padded rows * R', 128) e4m3, ScreenLayout
-  float* coefficients;  // (padded rows, R' + 4)
+  const gpu::KeyOrder* orders;  // only blocks that are screened from place 0 on are planned
+  const int* chosen;            // not null: nothing is planned unless this is screen_rows
+  uint8_t* operand;             // (padded rows * R', 128) e4m3, ScreenLayout
+  float* coefficients;          // (padded rows, R' + 4)
 };
 
 /// Chooses the retained heads, folds, aggregates and bounds every rounding outward.

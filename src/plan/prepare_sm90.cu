@@ -3,6 +3,8 @@
 
 #include <cuda_fp8.h>
 
+#include <climits>
+
 namespace dosa::plan {
 namespace {
 
@@ -112,6 +114,7 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
   rows.floor_record[row] = real ? 0 : ~uint64_t{0};
   rows.floor_score[row] = real ? __int_as_float(0x7fffffff) : infinity;
   rows.bound_floor[row] = real ? -infinity : infinity;
+  rows.optimistic[row] = -infinity;
   if (thread == 0) {
     low = setup.num_keys;
     high = 0;
@@ -126,7 +129,8 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
     write_forced(rows, setup.topk);
   }
   if (thread != 0) return;
-  gpu::KeyOrder order{0, 0, 1, setup.split_from};
+  const bool scout = static_cast<int>(blockIdx.x) % setup.scout_stride == 0;
+  gpu::KeyOrder order{0, 0, 1, scout ? 0 : INT_MAX};
   if (low < high) {
     order.first_unit = low / gpu::kUnitKeys;
     order.units = (high - 1) / gpu::kUnitKeys + 1 - order.first_unit;

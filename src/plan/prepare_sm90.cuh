@@ -27,8 +27,8 @@ struct RowSetup {
   int topk;
   int forced_first;  // the first and last keys of a row that are selected whatever they score
   int forced_last;
-  bool in_order;   // visit keys by id instead of spread over the context
-  int split_from;  // KeyOrder::split_from of every block
+  bool in_order;     // visit keys by id instead of spread over the context
+  int scout_stride;  // KeyOrder::split_from is 0 for every such block, INT_MAX for others
 };
 
 /// Windows, the records of forced keys and open floors of every row; key order of every block.

@@ -24,6 +24,10 @@ __device__ uint32_t keys_of(uint32_t word, uint32_t queries, int num_queries) {
   return (chosen | chosen >> 1 | chosen >> 2 | chosen >> 3) & 0x11111111u;
 }
 
+__device__ int screen_rows_of(const SurvivorParams& params) {
+  return params.chosen != nullptr ? *params.chosen : params.screen_rows;
+}
+
 /// Where a thread's words lie: the same in every unit, as a step of kThreads words is two warps.
 struct WordPlace {
   int quad;      // of the block's 16
@@ -84,7 +88,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   __syncthreads();
   Words words;
   words.load(params, block, first_unit, units);
-  const WordPlace place(thread, mask_words(params.screen_rows));
+  const WordPlace place(thread, mask_words(screen_rows_of(params)));
 #pragma unroll
   for (int g = 0; g < Words::kGroups; ++g) {
     if (words.own[g] != 0) atomicAdd(&counts[place.quad * Words::kGroups + g], words.own[g]);
@@ -112,7 +116,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   __syncthreads();
   Words words;
   words.load(params, block, first_unit, units);
-  const WordPlace place(thread, mask_words(params.screen_rows));
+  const WordPlace place(thread, mask_words(screen_rows_of(params)));
   const int first_group = place.quad * Words::kGroups;
   int offsets[Words::kGroups];
 #pragma unroll
@@ -195,34 +199,58 @@ __global__ void __launch_bounds__(Config::kSettleThreads)
   if (thread == Config::kSettleThreads - 1) params.lists.tile_first[groups] = before;
 }
 
-template <int kGroupRows>
-cudaError_t launch_group(const SurvivorParams& params, cudaStream_t stream) {
+dim3 count_grid(const SurvivorParams& params) {
   const int units = params.round.end - params.round.begin;
-  const dim3 grid((units + Config::kUnits - 1) / Config::kUnits, params.round.blocks);
-  count_survivors_sm90_kernel<kGroupRows><<<grid, Config::kThreads, 0, stream>>>(params);
-  cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) return status;
+  return dim3((units + Config::kUnits - 1) / Config::kUnits, params.round.blocks);
+}
+
+template <int kGroupRows>
+cudaError_t launch_lists(const SurvivorParams& params, cudaStream_t stream) {
   settle_sm90_kernel<<<1, Config::kSettleThreads, 0, stream>>>(params);
-  status = cudaGetLastError();
+  const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) return status;
-  list_survivors_sm90_kernel<kGroupRows><<<grid, Config::kThreads, 0, stream>>>(params);
+  list_survivors_sm90_kernel<kGroupRows>
+      <<<count_grid(params), Config::kThreads, 0, stream>>>(params);
+  return cudaGetLastError();
+}
+
+template <int kGroupRows>
+cudaError_t launch_count(const SurvivorParams& params, cudaStream_t stream) {
+  count_survivors_sm90_kernel<kGroupRows>
+      <<<count_grid(params), Config::kThreads, 0, stream>>>(params);
   return cudaGetLastError();
 }
 
 }  // namespace
 
-cudaError_t launch_survivors_sm90(const SurvivorParams& params, cudaStream_t stream) {
+cudaError_t launch_count_survivors_sm90(const SurvivorParams& params, cudaStream_t stream) {
   if (params.round.blocks == 0) return cudaSuccess;
   const size_t groups = params.round.blocks * gpu::kBlockRows / params.lists.group_rows;
   const cudaError_t status = cudaMemsetAsync(params.lists.counts, 0, groups * sizeof(int), stream);
   if (status != cudaSuccess) return status;
   switch (params.lists.group_rows) {
     case 4:
-      return launch_group<4>(params, stream);
+      return launch_count<4>(params, stream);
     case 2:
-      return launch_group<2>(params, stream);
+      return launch_count<2>(params, stream);
     case 1:
-      return launch_group<1>(params, stream);
+      return launch_count<1>(params, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t launch_survivors_sm90(const SurvivorParams& params, cudaStream_t stream) {
+  if (params.round.blocks == 0) return cudaSuccess;
+  const cudaError_t status = launch_count_survivors_sm90(params, stream);
+  if (status != cudaSuccess) return status;
+  switch (params.lists.group_rows) {
+    case 4:
+      return launch_lists<4>(params, stream);
+    case 2:
+      return launch_lists<2>(params, stream);
+    case 1:
+      return launch_lists<1>(params, stream);
     default:
       return cudaErrorInvalidValue;
   }

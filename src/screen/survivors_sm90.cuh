@@ -33,12 +33,16 @@ struct SurvivorParams {
   gpu::Round round;       // of the screening launch
   const uint32_t* masks;  // ScreenParams::masks
   int mask_units;
-  int screen_rows;  // R' of the masks
+  int screen_rows;    // R' of the masks
+  const int* chosen;  // in device memory, instead of screen_rows; may be null
   int num_keys;
   gpu::KeyOrder* orders;  // the round's, to be changed by the choice
   int retry_from;         // place at which a block that is now scored densely is screened again
   SurvivorLists lists;
 };
+
+/// Counts the listed keys of every group of the round, without listing them.
+cudaError_t launch_count_survivors_sm90(const SurvivorParams& params, cudaStream_t stream);
 
 /// Turns the masks of a round into lists; a block of rows of which too much survives gets none and
 /// is left to dense scoring, for this round and until place `retry_from`.

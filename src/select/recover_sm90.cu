@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recovery: one CTA takes a group of 128 / H rows through all keys in order of ids and reduces its
-// records whenever the next 2,048 keys might not fit.
+// Recovery of groups of 128 / H rows: first the keys of the lost groups are spread over all CTAs,
+// which suffices where a row's floor is good; rows that overflow get a better floor and once more;
+// at last one CTA takes a group through all keys and reduces its records whenever the next 2,048
+// keys might not fit.
 #include "select/recover_sm90.cuh"
 
 #include "gpu/ptx_sm90.cuh"
@@ -21,6 +23,11 @@ struct Config {
   static constexpr int kThreads = 256;
 };
 
+// Without any floor each pass leaves a quarter of the keys: 1M, 256K, 64K, 16K, 4K records.
+constexpr int kSplitPasses = 5;
+constexpr int kLeastSplitKeys = 256 * 1024;  // below, one multiprocessor takes 2 ms at most
+constexpr int kMostSlices = 8;               // between two looks for rows that have overflowed
+
 template <class C>
 struct SharedStorage {
   alignas(1024) uint8_t keys[C::kStages][C::kUnit * 128];  // (256, D, stage) 128B swizzle
@@ -35,6 +42,10 @@ struct SharedStorage {
   int count[C::kQueries];
 };
 
+__device__ bool is_lost(const numeric::RowState& rows, int row) {
+  return row < rows.rows && (rows.flags[row] & numeric::kRowRecover) != 0;
+}
+
 template <class C>
 __device__ void load_group(const RecoverParams& params, SharedStorage<C>& shared, int group) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -47,29 +58,13 @@ __device__ void load_group(const RecoverParams& params, SharedStorage<C>& shared
   }
   if (thread < C::kQueries) {
     const int row = group * C::kQueries + thread;
-    const bool flagged =
-        row < params.rows.rows && (params.rows.flags[row] & numeric::kRowRecover) != 0;
-    shared.window[thread] = flagged ? params.rows.windows[row] : make_int2(0, 0);
-    // The row's own floor, left by whoever closed it; a record equal to it is still to be found.
-    const uint64_t floor =
-        flagged ? params.rows.records[static_cast<int64_t>(row) * params.rows.capacity] : 0;
-    shared.floor_record[thread] = floor > 0 ? floor - 1 : 0;
-    shared.count[thread] = flagged ? numeric::ForcedKeys(params.rows, row, params.topk).count : 0;
-    if (flagged) {
-      params.rows.counts[row] = static_cast<uint32_t>(shared.count[thread]);
-      atomicAdd(params.recovered, 1ull);
-    }
-    __threadfence();
+    const bool open = is_lost(params.rows, row) &&
+                      (params.whole || __ldcg(params.rows.counts + row) <=
+                                           static_cast<uint32_t>(params.rows.capacity));
+    shared.window[thread] = open ? params.rows.windows[row] : make_int2(0, 0);
+    shared.floor_record[thread] = params.rows.floor_record[row];
   }
   __syncthreads();
-  for (int query = 0; query < C::kQueries; ++query) {
-    if (shared.count[query] == 0) continue;
-    const int row = group * C::kQueries + query;
-    const numeric::ForcedKeys forced(params.rows, row, params.topk);
-    uint64_t* const records =
-        params.rows.records + static_cast<int64_t>(row) * params.rows.capacity;
-    for (int i = thread; i < forced.count; i += C::kThreads) records[i] = forced.record(i);
-  }
 }
 
 /// Brings a row back to its K best records; the whole CTA calls this.
@@ -149,20 +144,23 @@ __device__ void issue_keys(const RecoverParams& params, SharedStorage<C>& shared
   gpu::tensor_load(shared.keys[stage], &params.keys, 0, first_key, &shared.keys_full[stage]);
 }
 
+/// Scores the keys of [low, high) that a lost row of the group sees.
 template <class C>
 __device__ void recover_group(const RecoverParams& params, SharedStorage<C>& shared, int group,
-                              Phases& phases) {
+                              int low, int high, Phases& phases) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane_row = thread % 128 / 32 * 16 + (thread & 31) / 4;
   load_group<C>(params, shared, group);
-  int low = params.num_keys;
-  int high = 0;
+  int first_seen = high;
+  int last_seen = low;
   for (int query = 0; query < C::kQueries; ++query) {
     const int2 window = shared.window[query];
     if (window.x >= window.y) continue;
-    low = window.x < low ? window.x : low;
-    high = window.y > high ? window.y : high;
+    first_seen = window.x < first_seen ? window.x : first_seen;
+    last_seen = window.y > last_seen ? window.y : last_seen;
   }
+  low = first_seen > low ? first_seen : low;
+  high = last_seen < high ? last_seen : high;
   if (low >= high) return;
   low = low / C::kUnit * C::kUnit;
   if (thread == 0) {
@@ -184,6 +182,7 @@ __device__ void recover_group(const RecoverParams& params, SharedStorage<C>& sha
                     first + tile_row + lane_row);
     }
     __syncthreads();  // the stage may be filled again
+    if (!params.whole) continue;
     const bool last = first + C::kUnit >= high;
     if (!last && (first - low) / C::kUnit % C::kCheck != C::kCheck - 1) continue;
     __threadfence();
@@ -208,22 +207,98 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     recover_sm90_e4m3_kernel(const __grid_constant__ RecoverParams params) {
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   auto& shared = *reinterpret_cast<SharedStorage<C>*>(shared_bytes);
-  const int groups = (params.rows.rows + C::kQueries - 1) / C::kQueries;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < C::kStages; ++stage) gpu::barrier_init(&shared.keys_full[stage], 1);
     gpu::barrier_init(&shared.columns_full, 1);
     gpu::fence_barrier_init();
   }
   __syncthreads();
+  constexpr int kSlice = C::kUnit * C::kCheck;
+  const int64_t slices =
+      params.whole ? 1 : (static_cast<int64_t>(params.num_keys) + kSlice - 1) / kSlice;
+  // Many groups keep all CTAs busy anyway, and each is then read once.
+  if (!params.whole && params.lost[0] > static_cast<int>(gridDim.x)) return;
+  const int64_t total = slices * params.lost[0];
+  int64_t at = total * blockIdx.x / gridDim.x;
+  const int64_t to = total * (blockIdx.x + 1) / gridDim.x;
   Phases phases;
-  for (int group = static_cast<int>(blockIdx.x); group < groups;
-       group += static_cast<int>(gridDim.x)) {
+  while (at < to) {
+    const int64_t first = at % slices;
+    const int64_t wanted = first + (to - at < kMostSlices ? to - at : kMostSlices);
+    const int64_t last = wanted < slices ? wanted : slices;
+    const int64_t high = params.whole ? params.num_keys : last * kSlice;
+    const int group = params.lost[1 + at / slices];
+    recover_group<C>(params, shared, group, static_cast<int>(first * kSlice),
+                     static_cast<int>(high < params.num_keys ? high : params.num_keys), phases);
+    __syncthreads();
+    at += last - first;
+  }
+}
+
+constexpr int kListThreads = 1024;
+
+/// A lost row begins again: the records of its forced keys, and `floor`, which is to be found
+/// again. `threads` threads share the work.
+__device__ void reopen_row(const numeric::RowState& rows, int row, int topk, uint64_t floor,
+                           int thread, int threads) {
+  const numeric::ForcedKeys forced(rows, row, topk);
+  uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
+  for (int i = thread; i < forced.count; i += threads) records[i] = forced.record(i);
+  if (thread != 0) return;
+  rows.counts[row] = static_cast<uint32_t>(forced.count);
+  rows.floor_record[row] = floor > 0 ? floor - 1 : 0;
+}
+
+/// One CTA: the groups with lost rows. The first time the rows come from close_row().
+__global__ void __launch_bounds__(kListThreads)
+    list_lost_sm90_kernel(const __grid_constant__ RecoverParams params, int group_rows,
+                          bool first_time) {
+  __shared__ int filled;
+  const int thread = static_cast<int>(threadIdx.x);
+  const numeric::RowState& rows = params.rows;
+  if (thread == 0) filled = 0;
+  __syncthreads();
+  const int groups = (rows.rows + group_rows - 1) / group_rows;
+  for (int group = thread; group < groups; group += kListThreads) {
     bool any = false;
-    for (int query = 0; query < C::kQueries; ++query) {
-      const int row = group * C::kQueries + query;
-      any = any || (row < params.rows.rows && (params.rows.flags[row] & numeric::kRowRecover) != 0);
+    for (int i = 0; i < group_rows; ++i) any = any || is_lost(rows, group * group_rows + i);
+    if (any) params.lost[1 + atomicAdd(&filled, 1)] = group;
+  }
+  __syncthreads();
+  if (thread == 0) params.lost[0] = filled;
+  if (!first_time) return;
+  for (int row = thread; row < rows.rows; row += kListThreads) {
+    if (!is_lost(rows, row)) continue;
+    const uint64_t floor = rows.records[static_cast<int64_t>(row) * rows.capacity];
+    reopen_row(rows, row, params.topk, floor, 0, 1);
+    atomicAdd(params.recovered, 1ull);
+  }
+}
+
+constexpr int kSettleThreads = 256;
+
+/// Rows whose records fit are done; the others begin again with the better floor of what was kept.
+__global__ void __launch_bounds__(kSettleThreads)
+    settle_lost_sm90_kernel(const __grid_constant__ RecoverParams params, int group_rows) {
+  __shared__ RadixShared shared;
+  __shared__ uint64_t kept[kMaxTopk];
+  const numeric::RowState& rows = params.rows;
+  if (params.lost[0] > static_cast<int>(gridDim.x)) return;  // not scored either
+  const int listed = params.lost[0] * group_rows;
+  for (int i = static_cast<int>(blockIdx.x); i < listed; i += static_cast<int>(gridDim.x)) {
+    const int row = params.lost[1 + i / group_rows] * group_rows + i % group_rows;
+    if (!is_lost(rows, row)) continue;
+    const uint32_t written = rows.counts[row];
+    __syncthreads();
+    if (written <= static_cast<uint32_t>(rows.capacity)) {
+      if (threadIdx.x == 0) rows.flags[row] &= ~numeric::kRowRecover;
+      continue;
     }
-    if (any) recover_group<C>(params, shared, group, phases);
+    const uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
+    const uint64_t bound = rank_bound<kSettleThreads>(shared, records, rows.capacity, params.topk);
+    const uint64_t least =
+        keep_records<kSettleThreads>(shared, records, rows.capacity, bound, kept);
+    reopen_row(rows, row, params.topk, least, static_cast<int>(threadIdx.x), kSettleThreads);
     __syncthreads();
   }
 }
@@ -233,11 +308,21 @@ cudaError_t launch_heads(const RecoverParams& params, int multiprocessors, cudaS
   using C = Config<kHeads>;
   constexpr int kBytes = sizeof(SharedStorage<C>);
   const auto kernel = recover_sm90_e4m3_kernel<C>;
-  const cudaError_t status =
+  cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  if (status != cudaSuccess) return status;
-  kernel<<<multiprocessors, C::kThreads, kBytes, stream>>>(params);
-  return cudaGetLastError();
+  RecoverParams launch = params;
+  for (int pass = 0; status == cudaSuccess; ++pass) {
+    list_lost_sm90_kernel<<<1, kListThreads, 0, stream>>>(launch, C::kQueries, pass == 0);
+    status = cudaGetLastError();
+    if (status != cudaSuccess) break;
+    launch.whole = pass == kSplitPasses || params.num_keys < kLeastSplitKeys;
+    kernel<<<multiprocessors, C::kThreads, kBytes, stream>>>(launch);
+    status = cudaGetLastError();
+    if (status != cudaSuccess || launch.whole) break;
+    settle_lost_sm90_kernel<<<multiprocessors, kSettleThreads, 0, stream>>>(launch, C::kQueries);
+    status = cudaGetLastError();
+  }
+  return status;
 }
 
 }  // namespace

@@ -25,11 +25,13 @@ struct RecoverParams {
   int heads;
   int topk;
   unsigned long long* recovered;  // rows that were recovered, statistics
+  int* lost;                      // (groups + 1): how many groups have lost rows, and which
+  bool whole;                     // set by the launch: a CTA takes a group through all its keys
 };
 
 /// Fills the records of every row flagged kRowRecover; they hold its K best afterwards.
 /// Guarantee: nothing is lost: a row's records are reduced before a step could overflow them
-/// Units/cost: one launch that ends at once where no row is flagged
+/// Units/cost: a few launches that end at once where no row is flagged
 cudaError_t launch_recover_sm90(const RecoverParams& params, int padded_heads, int multiprocessors,
                                 cudaStream_t stream);
 

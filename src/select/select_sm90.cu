@@ -3,6 +3,7 @@
 #include "select/select_sm90.cuh"
 
 #include "select/finish_sm90.cuh"
+#include "select/optimistic_sm90.cuh"
 
 namespace dosa::select {
 namespace {
@@ -18,17 +19,6 @@ struct Config {
 
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
-__device__ void close_row(const numeric::RowState& rows, int row) {
-  const float infinity = __int_as_float(0x7f800000);
-  rows.flags[row] |= numeric::kRowRecover;
-  rows.counts[row] = 0;
-  // The floor is proven, whatever was lost: recovery starts from it.
-  rows.records[static_cast<int64_t>(row) * rows.capacity] = rows.floor_record[row];
-  rows.floor_record[row] = ~uint64_t{0};
-  rows.floor_score[row] = infinity;
-  rows.bound_floor[row] = infinity;
-}
-
 __global__ void __launch_bounds__(Config::kThreads)
     reduce_sm90_kernel(const __grid_constant__ ReduceParams params) {
   __shared__ RadixShared shared;
@@ -38,13 +28,16 @@ __global__ void __launch_bounds__(Config::kThreads)
   const numeric::RowState& rows = params.rows;
   const uint32_t written = rows.counts[row];
   if (written > static_cast<uint32_t>(rows.capacity)) {
-    if (thread == 0) close_row(rows, row);
+    // The floor is proven, whatever was lost.
+    if (thread == 0) numeric::close_row(rows, row, rows.floor_record[row]);
     return;
   }
   const int count = static_cast<int>(written);
   const bool has_floor = rows.floor_record[row] != 0;
   const bool due = count >= params.topk && (!has_floor || count >= params.topk + params.slack);
-  if (!due && params.hard_floor == nullptr) return;
+  const bool estimate =
+      params.optimism.orders != nullptr && (rows.flags[row] & numeric::kRowRecover) == 0;
+  if (!due && !estimate && params.hard_floor == nullptr) return;
   uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
   for (int i = thread; i < count; i += Config::kThreads) local[i] = records[i];
   __syncthreads();
@@ -59,6 +52,18 @@ __global__ void __launch_bounds__(Config::kThreads)
     if (thread == 0) params.hard_floor[row] = floor;
     __syncthreads();
   }
+  float optimistic = rows.optimistic[row];
+  if (estimate) {
+    const float score = optimistic_score<Config::kThreads>(shared, params.optimism, rows, row,
+                                                           params.topk, local, count);
+    optimistic = fmaxf(optimistic, score);  // NaN is left out
+    __syncthreads();
+    if (thread == 0 && score >= optimistic) {
+      rows.optimistic[row] = optimistic;
+      rows.bound_floor[row] = fmaxf(rows.bound_floor[row], numeric::bound_floor_of(optimistic));
+      rows.floor_score[row] = fmaxf(rows.floor_score[row], optimistic);  // NaN is left out
+    }
+  }
   if (!due) return;
   const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, params.topk);
   const uint64_t least = keep_records<Config::kThreads>(shared, local, count, bound, records);
@@ -66,8 +71,10 @@ __global__ void __launch_bounds__(Config::kThreads)
   const float floor = numeric::record_score(least);
   rows.counts[row] = static_cast<uint32_t>(params.topk);
   rows.floor_record[row] = least;
-  rows.floor_score[row] = floor;
-  if (!params.keep_bound) rows.bound_floor[row] = numeric::bound_floor_of(floor);
+  rows.floor_score[row] = fmaxf(floor, optimistic);
+  if (!params.keep_bound) {
+    rows.bound_floor[row] = numeric::bound_floor_of(floor < optimistic ? optimistic : floor);
+  }
 }
 
 __global__ void __launch_bounds__(Config::kThreads)

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "numeric/row_state_sm90.cuh"
+#include "select/optimistic_sm90.cuh"
 
 namespace dosa::select {
 
@@ -34,6 +35,7 @@ struct ReduceParams {
   float* hard_floor;  // where not null: the score that a quarter of the records reach
   bool all_hard;      // hard_floor is -Inf instead: every sampled key counts
   bool keep_bound;    // the threshold of screening stays (the paper's fixed one)
+  Optimism optimism;
 };
 
 /// Keeps the K best records of every row and raises its floors.

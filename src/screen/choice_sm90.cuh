@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which width of screening a chunk of rows uses, or none: decided on the device from a few blocks.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "gpu/key_order.cuh"
+#include "screen/survivors_sm90.cuh"
+
+namespace dosa::screen {
+
+constexpr int kScoutStride = 8;  // one block of rows in eight is screened first
+
+/// What the scouts told; lies in device memory.
+struct Choice {
+  int screen_rows;  // R' of the chunk; 0: every key is scored with every head
+  float cost[2];    // of a (row, key) pair by width, in units of scoring it with every head
+};
+
+/// Costs of a pair in units of scoring it with every head, measured on one H200 (docs/kernels.md).
+struct Cost {
+  static constexpr float kScreen = 0.9f;    // times R' / H
+  static constexpr float kSurvivor = 2.6f;  // refinement and lists, per listed pair
+  static constexpr float kFixed = 0.03f;    // plan, reductions, recovery
+  static constexpr float kLater = 0.6f;  // survivors of the whole scan to those of the first round
+  static constexpr float kDense = 1.0f;
+  static constexpr float kGain = 0.95f;  // screening must promise this much to be chosen over none
+};
+
+struct ChoiceParams {
+  SurvivorParams survivors;  // of the scouts' round
+  int index;                 // which width was screened: 0 or 1
+  int widths[2];
+  int num_widths;
+  int padded_heads;
+  bool may_decline;  // false: some width is chosen whatever it costs
+  Choice* choice;
+};
+
+/// Weighs the survivors of the scouts' screening with widths[index]; after the last one chooses and
+/// opens all blocks (split_from 0), or closes all to screening where none is worth it.
+/// Guarantee: the answer does not depend on the choice
+cudaError_t launch_choice_sm90(const ChoiceParams& params, cudaStream_t stream);
+
+}  // namespace dosa::screen
