@@ -6,14 +6,15 @@
 Needs torch and transformers. The model is `glm_moe_dsa` with random weights: 4 layers (3 of them
 with an indexer of 32 heads of 128, K = 2048), hidden size 256, 4 attention heads of 128, fp32 (bf16
 on a device); `--kind deepseek_v32` is the same size. A measurement is a process of its own, whose
-memory is limited on the host. Printed: peak memory above that of the loaded model, resident or held
-by torch on the device, and seconds until the token behind the prompt is known (the second of two
-runs on a device).
+memory is limited, on the host; on a device all share one. Printed: peak memory above that of the
+loaded model, resident or held by torch on the device, and seconds until the token behind the prompt
+is known (the second of two runs on a device).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
@@ -142,6 +143,19 @@ def measure(side: str, context: int, kind_of_model: str, device: str) -> dict[st
     return report
 
 
+def attempt(side: str, context: int, kind: str, device: str) -> dict[str, Any]:
+    """Return what a measurement in this process reports, or what memory it lacked."""
+    import torch
+
+    try:
+        return measure(side, context, kind, device)
+    except torch.OutOfMemoryError as error:
+        return {"failed": str(error).split(". ", maxsplit=1)[0]}
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
 def run(command: list[str], seconds: float) -> dict[str, Any]:
     """Return what a measuring process reports, or how it failed."""
     try:
@@ -163,7 +177,7 @@ def main() -> None:
     parser.add_argument("--kind", default="glm_moe_dsa", choices=("glm_moe_dsa", "deepseek_v32"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--out", type=Path, help="append one line of JSON for each measurement")
-    parser.add_argument("--seconds", type=float, default=600, help="the most for a measurement")
+    parser.add_argument("--seconds", type=float, default=600, help="of each process, on the host")
     parser.add_argument("--child", action="store_true")
     given = parser.parse_args()
     if given.child:
@@ -177,8 +191,11 @@ def main() -> None:
         for side in given.side:
             command = [sys.executable, __file__, "--child", "--side", side, "--context"]
             command += [str(context), "--limit-gib", str(given.limit_gib)]
-            command += ["--kind", given.kind, "--device", given.device]
-            report = run(command, given.seconds)
+            command += ["--kind", given.kind]
+            if given.device == "cpu":
+                report = run(command, given.seconds)
+            else:
+                report = attempt(side, context, given.kind, given.device)
             report |= {"kind": given.kind, "device": given.device, "side": side, "context": context}
             if given.out is not None:
                 with given.out.open("a") as lines:

@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "device_arrays.hpp"
-#include "device_memory.hpp"
+#include "device_call.hpp"
 #include "problem.hpp"
 #include "windows.hpp"
 
@@ -16,44 +15,6 @@ namespace dosa::python {
 namespace {
 
 using DeviceProblem = Problem<DeviceArrays>;
-
-/// The options with the device's own limit of the workspace where the caller gave none.
-dosa_options device_options(const Options& options) {
-  dosa_options call = options.value;
-  if (!options.limited) {
-    dosa_options defaults{};
-    check(dosa_cuda_options_init(&defaults, sizeof defaults));
-    call.workspace_limit = defaults.workspace_limit;
-  }
-  return call;
-}
-
-/// Runs `body`, which returns a status, on `device` and without the interpreter.
-template <typename Body>
-void enqueue(int device, Body body) {
-  dosa_status status = DOSA_OK;
-  std::string message;
-  {
-    const nb::gil_scoped_release release;
-    const DeviceGuard guard(device);
-    status = body();
-    if (status != DOSA_OK) message = dosa_last_error();
-  }
-  if (status != DOSA_OK) throw Failure{status, message};
-}
-
-/// The caller's memory for one call.
-struct Scratch {
-  Scratch(DeviceArrays& arrays, nb::handle object) {
-    std::int64_t stride = 0;
-    const DeviceView view("workspace", object);
-    bytes = view.get().shape.empty() ? 0 : static_cast<std::size_t>(view.get().shape[0]);
-    data =
-        arrays.write<std::uint8_t, 1>("workspace", object, Element::kCode, {"bytes"}, {-1}, stride);
-  }
-  std::uint8_t* data;
-  std::size_t bytes;
-};
 
 std::size_t workspace_bytes(const DeviceProblem& problem, const Options& options, bool scores) {
   dosa_options call = device_options(options);
@@ -118,6 +79,7 @@ void bind_device(nb::module_& module) {
              nb::arg("scores").none(), nb::arg("workspace"), nb::arg("stream"));
   module.def("device_scores", &scores, nb::arg("problem"), nb::arg("options"), nb::arg("row_begin"),
              nb::arg("row_end"), nb::arg("out"), nb::arg("workspace"), nb::arg("stream"));
+  bind_device_decode(module);
   bind_device_memory(module);
 }
 

@@ -74,6 +74,28 @@ class DeviceProblem:  # of descriptions of arrays; Device* and device_* where HA
     @property
     def head_dim(self) -> int: ...
 
+class DeviceCache:
+    def __init__(self, kv_cache: object, page_size: int, head_dim: int, written: bool) -> None: ...
+
+class DevicePagedProblem:
+    def __init__(
+        self,
+        q: object,
+        cache: DeviceCache,
+        weights: object,
+        context_lens: object,
+        block_table: object,
+        index_offset: object,
+        slot_table: object,
+        states: object,
+        witness_index: object,
+        topk: int,
+        slot_page_size: int,
+        max_context: int,
+    ) -> None: ...
+    @property
+    def num_rows(self) -> int: ...
+
 class Workspace:
     def __init__(self) -> None: ...
     @property
@@ -146,6 +168,28 @@ def device_scores(
     out: object,
     workspace: object,
     stream: int,
+) -> None: ...
+def device_paged_workspace_bytes(problem: DevicePagedProblem, options: Options) -> int: ...
+def device_paged_topk(
+    problem: DevicePagedProblem,
+    options: Options,
+    indices: object,
+    scores: object,
+    workspace: object,
+    stream: int,
+) -> None: ...
+def device_paged_scores(problem: DevicePagedProblem, out: object, stream: int) -> None: ...
+def device_paged_gather(
+    cache: DeviceCache,
+    block_table: object,
+    cu_seq_lens: object,
+    k: object,
+    k_scale: object,
+    num_keys: int,
+    stream: int,
+) -> None: ...
+def device_paged_insert(
+    cache: DeviceCache, k: object, slot_mapping: object, scale_format: int, stream: int
 ) -> None: ...
 def device_allocate(shape: list[int], dtype: str, device: int, stream: int) -> tuple[int, Any]: ...
 def device_order_streams(earlier: int, later: int, device: int) -> None: ...

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
-from dosa import _core
+from dosa import _core, _device_decode
 from dosa._arrays import SupportsDLPack, empty, is_tensor, view
+from dosa._device import Workspaces, given_outputs
 from dosa._errors import ArgumentError, ArgumentTypeError
+from dosa._libraries import on_device
 from dosa._options import IndexForm, Mode, Order, Threshold, int32, integer, parse, word
 from dosa._results import ROW_FIELDS, Stats, TopK
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 ScaleFormat = Literal["fp32", "ue8m0"]
 
@@ -45,6 +47,7 @@ class StepOptions(TypedDict, total=False):
     witnesses: Witnesses | None
     witness_index: SupportsDLPack | None
     max_context: int
+    out: object
 
 
 class PagedOptions(DecodeOptions, StepOptions, total=False):
@@ -67,10 +70,12 @@ class Witnesses:
         K of the steps, 1 to 8192.
     count : int
         Sequences, at least 0. All states are empty at first.
+    device : torch.device or str, optional
+        Where PyTorch is to hold the states, for steps there. Default: in a NumPy array.
 
     Attributes
     ----------
-    states : (count, bytes) uint8 NumPy array
+    states : (count, bytes) uint8 NumPy array, or torch tensor
         One row per sequence; rows may be copied, moved and zeroed freely.
 
     Examples
@@ -82,13 +87,26 @@ class Witnesses:
     (8, 3076)
     """
 
-    def __init__(self, topk: int, count: int) -> None:
-        import numpy as np
-
+    def __init__(self, topk: int, count: int, device: object = None) -> None:
         self.topk = integer("topk", topk, 1, MAX_TOPK)
         count = integer("count", count, 0, _INT32_MAX)
         size = _core.witness_bytes(self.topk)
-        self.states: NDArray[Any] = np.zeros((count, size), np.uint8)
+        self.states: Any
+        if device is None:
+            import numpy as np
+
+            self.states = np.zeros((count, size), np.uint8)
+        else:
+            import torch
+
+            self.states = torch.zeros((count, size), dtype=torch.uint8, device=device)
+
+    @classmethod
+    def of(cls, states: Any, topk: int) -> Witnesses:
+        """Take states that exist: (count, bytes) uint8, rows any multiple of 4 bytes apart."""
+        made = cls(topk, 0)
+        made.states = states
+        return made
 
     def set(self, state: int, ids: object) -> None:
         """Remember known winners: numbers of tokens in any order; negative ones are left out.
@@ -98,14 +116,24 @@ class Witnesses:
         state : int
             The sequence.
         ids : sequence of int, or int32 array
-            At most K and half as many are kept.
+            At most K and half as many are kept. Where states or ids are on a device this waits for
+            a copy between it and the host.
         """
         import numpy as np
 
         state = integer("state", state, 0, len(self.states) - 1)
-        if not isinstance(ids, SupportsDLPack):
+        if on_device(ids):
+            ids = ids.cpu() if is_tensor(ids) else ids.get()  # type: ignore[attr-defined]
+        elif not isinstance(ids, SupportsDLPack):
             ids = np.asarray(ids, np.int32)
-        _core.witness_set(self.states[state], self.topk, view("ids", ids, "int32"))
+        if not on_device(self.states):
+            _core.witness_set(self.states[state], self.topk, view("ids", ids, "int32"))
+            return
+        host = np.zeros(self.states.shape[1], np.uint8)
+        _core.witness_set(host, self.topk, view("ids", ids, "int32"))
+        import torch
+
+        self.states[state] = torch.from_numpy(host).to(self.states.device)
 
     def clear(self, state: int | None = None) -> None:
         """Forget one sequence, or all."""
@@ -163,6 +191,8 @@ def paged_topk(
             The state of each request; outside the states: none. Default: 0, 1, ...
         max_context : int, optional
             Longer lengths count as this.
+        out : array, or pair of arrays, optional
+            As for `dosa.topk`.
         mode : {"auto", "base", "full"}
             Same answer: every key is bounded with all heads, or scored ("base").
         threshold, order, forced_first, forced_last, threads, workspace_mib
@@ -202,17 +232,21 @@ def paged_topk(
             raise ArgumentTypeError.of("options", repr(name), expected)
     parsed, _ = parse(given)  # type: ignore[arg-type]
     arrays = (q, kv_cache, weights, context_lens, block_table)
-    return run_step(parsed, _core.Workspace(), arrays, topk, step)  # type: ignore[arg-type]
+    workspaces = _core.Workspace(), Workspaces()
+    return run_step(parsed, workspaces, arrays, topk, step)  # type: ignore[arg-type]
 
 
 def run_step(
     options: _core.Options,
-    workspace: _core.Workspace,
+    workspaces: tuple[_core.Workspace, Workspaces],
     arrays: tuple[object, object, object, object, object],
     topk: int,
     step: StepOptions,
 ) -> TopK[Any]:
-    """Answer one decode step; arrays are q, kv_cache, weights, context_lens and block_table."""
+    """Answer one decode step; arrays are q, kv_cache, weights, context_lens and block_table.
+
+    The workspaces are those of the host and of devices.
+    """
     for name in step:
         if name not in _STEP_NAMES:
             raise ArgumentTypeError.of("options", repr(name), f"some of {sorted(_STEP_NAMES)}")
@@ -224,27 +258,40 @@ def run_step(
     if witnesses is not None and witnesses.topk != topk:
         found, expected = f"those of K = {witnesses.topk}", f"K = {topk}"
         raise ArgumentError.of("witnesses", found, expected)
-    queries = view("q", q, "code")
+    slot_page_size = int32("slot_page_size", step.get("slot_page_size", 1))
+    max_context = integer("max_context", step.get("max_context", _INT32_MAX), 0, _INT32_MAX)
+    out = given_outputs(step.get("out"))
+    if on_device(q):
+        numbers = (_page_size(kv_cache, step.get("page_size")), slot_page_size, max_context)
+        return _device_decode.topk(options, workspaces[1], arrays, topk, step, numbers, out)
     problem = _core.PagedProblem(
-        queries,
+        view("q", q, "code"),
         _read_cache(kv_cache, step.get("page_size"), _last_extent(q)),
         view("weights", weights, "float32"),
         view("context_lens", context_lens, "int32"),
         view("block_table", block_table, "int32"),
         view("index_offset", step.get("index_offset"), "int32"),
         view("slot_table", step.get("slot_table"), "int32"),
-        None if witnesses is None else witnesses.states,
+        None if witnesses is None else view("witnesses", witnesses.states, "code"),
         view("witness_index", step.get("witness_index"), "int32"),
         topk,
-        int32("slot_page_size", step.get("slot_page_size", 1)),
-        integer("max_context", step.get("max_context", _INT32_MAX), 0, _INT32_MAX),
+        slot_page_size,
+        max_context,
     )
     shape = (problem.num_rows, topk)
     like = q if is_tensor(q) else None
-    indices = empty(shape, "int32", like)
-    values = empty(shape, "float32", like) if step.get("scores", False) else None
+    indices = empty(shape, "int32", like) if out[0] is None else out[0]
+    scores = step.get("scores", False)
+    values = empty(shape, "float32", like) if scores and out[1] is None else out[1]
     raw = empty((problem.num_rows, _core.ROW_STATS_BYTES), "uint8", None)
-    stats = _core.paged_topk(problem, options, workspace, indices, values, raw)
+    stats = _core.paged_topk(
+        problem,
+        options,
+        workspaces[0],
+        view("indices", indices, "int32"),
+        view("scores", values, "float32"),
+        raw,
+    )
     return TopK(indices, values, Stats(**stats), raw.view(list(ROW_FIELDS)).reshape(-1))
 
 
@@ -256,6 +303,7 @@ def paged_gather(
     head_dim: int = 128,
     page_size: int | None = None,
     threads: int = 0,
+    num_keys: int | None = None,
 ) -> tuple[Any, Any]:
     """Return the keys of requests one after another, as a prefill takes them.
 
@@ -271,25 +319,39 @@ def paged_gather(
         D.
     threads : int
         OpenMP threads; 0 is the runtime's default.
+    num_keys : int, optional
+        N, at least the last of `cu_seq_lens`; keys behind that one are not written. Default: that
+        one, for which a call on a device has to wait.
 
     Returns
     -------
     k : (N, D) uint8, float8_e4m3fn where `kv_cache` is a torch tensor
     k_scale : (N,) float32
     """
-    ends = view("cu_seq_lens", cu_seq_lens, "int32")
-    size = len(cu_seq_lens)  # type: ignore[arg-type]
-    total = int(cu_seq_lens[-1]) if size > 0 else 0  # type: ignore[index]
-    if total < 0:
-        raise ArgumentError.of("cu_seq_lens", str(total), "0 or more")
+    ends = None if on_device(kv_cache) else view("cu_seq_lens", cu_seq_lens, "int32")
+    if num_keys is None:
+        size = len(cu_seq_lens)  # type: ignore[arg-type]
+        num_keys = int(cu_seq_lens[-1]) if size > 0 else 0  # type: ignore[index]
+        if num_keys < 0:
+            raise ArgumentError.of("cu_seq_lens", str(num_keys), "0 or more")
+    total = integer("num_keys", num_keys, 0, _INT32_MAX)
     head_dim = int32("head_dim", head_dim)
+    if on_device(kv_cache):
+        page_size = _page_size(kv_cache, page_size)
+        arrays = (kv_cache, block_table, cu_seq_lens, total, head_dim, page_size)
+        return _as_codes(kv_cache, *_device_decode.gather(*arrays))
     like = kv_cache if is_tensor(kv_cache) else None
     k = empty((total, head_dim), "uint8", like)
     k_scale = empty((total,), "float32", like)
     cache = _read_cache(kv_cache, page_size, head_dim)
     table = view("block_table", block_table, "int32")
     _core.paged_gather(cache, table, ends, k, k_scale, total, int32("threads", threads))
-    if like is not None:
+    return _as_codes(kv_cache, k, k_scale)
+
+
+def _as_codes(kv_cache: object, k: Any, k_scale: Any) -> tuple[Any, Any]:
+    """Return keys as float8 where the library of the cache has that."""
+    if is_tensor(kv_cache):
         import torch
 
         k = k.view(torch.float8_e4m3fn)
@@ -325,16 +387,20 @@ def paged_insert(
     dosa.ArgumentTypeError, dosa.ArgumentError
         As for `dosa.topk`; a slot behind the cache, before anything is written.
     """
-    keys = view("k", k, "bfloat16")
+    formats = get_args(ScaleFormat)
+    form = word("scale_format", scale_format, formats)
     page_size = _page_size(kv_cache, page_size)
+    if on_device(kv_cache):
+        _device_decode.insert(kv_cache, k, slot_mapping, form, _last_extent(k), page_size)
+        return
+    keys = view("k", k, "bfloat16")
     pages = view("kv_cache", kv_cache, "code")
     cache = _core.Cache(pages, page_size, _last_extent(k), True)
-    formats = get_args(ScaleFormat)
     _core.paged_insert(
         cache,
         keys,
         view("slot_mapping", slot_mapping, "int64"),
-        word("scale_format", scale_format, formats),
+        form,
         int32("threads", threads),
     )
 

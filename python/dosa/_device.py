@@ -7,7 +7,7 @@ from typing import Any
 
 from dosa import _core
 from dosa._arrays import Element
-from dosa._errors import UnsupportedError
+from dosa._errors import ArgumentTypeError, UnsupportedError
 from dosa._libraries import Library, describe, library_of
 from dosa._results import TopK
 
@@ -66,6 +66,16 @@ def _problem(
     return _core.DeviceProblem(
         q, k, k_scale, weights, k_start, k_end, index_offset, page_table, topk, page_size
     )
+
+
+def given_outputs(out: object) -> tuple[object, object]:
+    """Return the caller's arrays for ids and scores, None where there is none."""
+    if not isinstance(out, (tuple, list)):
+        return out, None
+    if len(out) != 2:
+        expected = "an array for ids, or a pair with one for scores"
+        raise ArgumentTypeError.of("out", f"{type(out).__name__} of {len(out)}", expected)
+    return out[0], out[1]
 
 
 def refuse_progress(progress: object) -> None:

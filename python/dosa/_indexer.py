@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from dosa import _core, _device
 from dosa._arrays import SupportsDLPack, empty, is_tensor, view
 from dosa._decode import StepOptions, run_step
-from dosa._errors import ArgumentError, ArgumentTypeError, CertificateError
+from dosa._errors import ArgumentError, CertificateError
 from dosa._libraries import on_device
 from dosa._options import Options, check_rows, int32, parse
 from dosa._results import ROW_FIELDS, Stats, TopK
@@ -72,16 +72,6 @@ def _check_mapping(options: _core.Options, index_offset: object, page_table: obj
         if not needed and value is not None:
             form = "offset" if name == "index_offset" else "slot"
             raise ArgumentError.of(name, "an array", f"None unless index_form is {form!r}")
-
-
-def _given_outputs(out: object) -> tuple[object, object]:
-    """Return the caller's arrays for ids and scores, None where there is none."""
-    if not isinstance(out, (tuple, list)):
-        return out, None
-    if len(out) != 2:
-        expected = "an array for ids, or a pair with one for scores"
-        raise ArgumentTypeError.of("out", f"{type(out).__name__} of {len(out)}", expected)
-    return out[0], out[1]
 
 
 class Indexer:
@@ -172,7 +162,7 @@ class Indexer:
     ) -> TopK[Any]:
         """Return the K best keys of every query; arguments and results as for `dosa.topk`."""
         _check_mapping(self._options, index_offset, page_table)
-        given = _given_outputs(out)
+        given = _device.given_outputs(out)
         if on_device(q):
             _device.refuse_progress(self._progress)
             arrays = (q, k, k_scale, weights, k_start, k_end, index_offset, page_table)
@@ -215,7 +205,7 @@ class Indexer:
         """Return the K best tokens of every query of a decode step, as `dosa.paged_topk` does."""
         return run_step(
             self._options,
-            self._workspace,
+            (self._workspace, self._on_devices),
             (q, kv_cache, weights, context_lens, block_table),
             topk,
             step,

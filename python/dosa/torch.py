@@ -4,14 +4,15 @@
     import dosa.torch
     ids = torch.ops.dosa.topk(q, k, k_scale, weights, k_start, k_end, 2048)
 
-`topk`, `topk_with_scores` and `scores` have the arguments of the functions of `dosa`, and shapes
-are known without running them (fake tensors), so that `torch.compile` takes them as they are,
-without a graph break. They run where `q` lies: on the host in the score model `ieee`, on a CUDA
+`topk`, `topk_with_scores`, `scores`, `paged_topk`, `paged_insert` and `paged_gather` have the
+arguments of the functions of `dosa` (witnesses as the tensor of their states), and shapes are known
+without running them (fake tensors), so that `torch.compile` takes them as they are, without a graph
+break. They run where `q` lies: on the host in the score model `ieee`, on a CUDA
 device in the model `sm90`, on the current stream and without waiting, so that CUDA graphs take them
 too. `workspace_mib=None` is the default of the engine.
 
-Inputs are not changed and outputs share no memory with them. The operators have no derivative:
-going backward through their scores raises RuntimeError.
+Outputs share no memory with inputs, and inputs are not changed but for witnesses and the cache of
+`paged_insert`. The operators have no derivative: going backward through scores raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import Tensor
 from dosa._errors import ArgumentError
 from dosa._functions import scores as _scores
 from dosa._functions import topk as _topk
+from dosa._paged_operators import OPERATORS as _PAGED
 from dosa._results import TopK
 
 _INPUTS = (
@@ -187,6 +189,11 @@ def _register() -> None:
         torch.library.impl(qualified, ("cpu", "cuda"), run)
         torch.library.register_fake(qualified, fake)
         torch.library.register_autograd(qualified, _no_derivative)
+    for name, schema, run, fake in _PAGED:
+        qualified = f"dosa::{name}"
+        torch.library.define(qualified, schema)
+        torch.library.impl(qualified, ("cpu", "cuda"), run)
+        torch.library.register_fake(qualified, fake)
 
 
 _register()

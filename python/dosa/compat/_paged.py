@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from dosa import _device_decode
 from dosa._decode import paged_gather, paged_topk
 from dosa._errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from dosa._functions import scores
+from dosa._libraries import on_device
 from dosa._options import integer
 
 if TYPE_CHECKING:
@@ -117,10 +119,18 @@ def fp8_paged_mqa_logits(
     dosa.ArgumentError, dosa.ArgumentTypeError, dosa.UnsupportedError
         As for `dosa.paged_topk`.
     """
+    import torch
+
     _refuse_indices(indices)
     width = integer("max_context_len", max_context_len, 0, _INT32_MAX)
     arrays = (q, kv_cache, weights, context_lens, block_table)
-    return _host_logits(*arrays, width)
+    if not on_device(q):
+        return _host_logits(*arrays, width)
+    rows = q.shape[0] * q.shape[1] if q.dim() == 4 else 0
+    out = torch.full((rows, width), -torch.inf, device=q.device)
+    page_size = kv_cache.shape[1] if kv_cache.dim() in (3, 4) else 64
+    _device_decode.scores(arrays, page_size, out)
+    return out
 
 
 def _host_logits(
