@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from dosa._errors import ArgumentError, ArgumentTypeError
@@ -92,27 +93,38 @@ def _of_tensor(name: str, tensor: Tensor, element: Element) -> object:
 
 def check_tensor(name: str, tensor: Tensor, element: Element) -> None:
     """Refuse a tensor, of any device, whose memory is not what its shape and dtype say."""
-    import torch
-
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not _torch().strided:
         raise ArgumentError.of(name, f"a {tensor.layout} tensor", "a dense tensor")
     if tensor.requires_grad:
         raise ArgumentError.of(name, "a tensor that requires grad", f"{name}.detach()")
     if tensor.is_neg():
         raise ArgumentError.of(name, "a lazily negated view", f"{name}.resolve_neg()")
-    expected = torch.uint8 if element == "code" else getattr(torch, element)
-    if tensor.dtype != expected and not (element == "code" and tensor.dtype == torch.float8_e4m3fn):
+    if tensor.dtype not in _tensor_types(element):
         raise _wrong_dtype(name, tensor.dtype, element)
     _check_storage(name, tensor)
 
 
+def _torch() -> Any:
+    """Return the module, which is there where a tensor is."""
+    return sys.modules["torch"]
+
+
+@cache
+def _tensor_types(element: Element) -> frozenset[Any]:
+    if element == "code":
+        return frozenset((_torch().uint8, _torch().float8_e4m3fn))
+    return frozenset((getattr(_torch(), element),))
+
+
 def _check_storage(name: str, tensor: Tensor) -> None:
     """Refuse a tensor whose storage was resized under it: it goes on to claim its shape."""
-    if tensor.numel() == 0:
+    count = tensor.numel()
+    if count == 0:
         return
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = tensor.storage_offset() + sum((extent - 1) * stride for extent, stride in steps)
-    needed = (last + 1) * tensor.element_size()
+    if not tensor.is_contiguous():
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        count = 1 + sum((extent - 1) * stride for extent, stride in steps)
+    needed = (tensor.storage_offset() + count) * tensor.element_size()
     found = tensor.untyped_storage().nbytes()
     if found < needed:
         expected = f"at least {needed} bytes for its shape {tuple(tensor.shape)}"

@@ -112,8 +112,7 @@ def _of_tensor(name: str, tensor: Tensor, element: Element, library: Library) ->
     if device.type != "cuda" or device.index != library.device:
         raise _elsewhere(name, f"a tensor on {device}", library)
     check_tensor(name, tensor, element)
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    return (tensor.data_ptr(), shape, strides, *_TYPES[element], library.device)
+    return (tensor.data_ptr(), tensor.shape, tensor.stride(), *_TYPES[element], library.device)
 
 
 def _of_interface(name: str, value: Any, library: Library) -> Any:

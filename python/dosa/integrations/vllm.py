@@ -5,6 +5,8 @@
 
     installed = vllm.install()
 
+or, where a server starts its own processes, by vLLM's own switch: ``VLLM_PLUGINS=dosa vllm serve``.
+
 In `vllm.model_executor.layers.sparse_attn_indexer`, the code behind the custom operator
 `torch.ops.vllm.sparse_attn_indexer`, the logits of a prefill chunk are no longer computed: the
 selection that follows calls `torch.ops.dosa.topk` with what they would be made of. Everything else,
@@ -15,6 +17,7 @@ See docs/integrations.md for what was and what was not run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +34,9 @@ from dosa.integrations._pending import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Installed", "apply", "install"]
+__all__ = ["Installed", "apply", "install", "plugin"]
 
+PLUGINS = "VLLM_PLUGINS"
 FIRST, BEYOND = (0, 29), (0, 34)
 MODULE = "vllm.model_executor.layers.sparse_attn_indexer"
 LOGITS = "fp8_fp4_mqa_logits"
@@ -77,6 +81,16 @@ def install(*, enabled: bool = True) -> Installed:
     if made.problem is None:
         apply(import_module(MODULE), made)
     return made
+
+
+def plugin() -> Installed | None:
+    """Install where vLLM's list of plugins names this one; its entry point in every process.
+
+    vLLM loads all plugins that are installed unless ``VLLM_PLUGINS`` lists them. That this package
+    is there is not taken for a wish: without ``dosa`` in that list nothing is replaced.
+    """
+    names = os.environ.get(PLUGINS, "").split(",")
+    return install() if "dosa" in (name.strip() for name in names) else None
 
 
 def missing(module: Any) -> str | None:

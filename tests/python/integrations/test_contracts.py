@@ -103,6 +103,15 @@ def test_vllm(version: str) -> None:
     assert ast.unparse(call.args[3]) == "topk_indices"
 
 
+@releases("vllm")
+def test_vllm_plugins(version: str) -> None:
+    text = published.source("vllm", version, "vllm/plugins/__init__.py")
+    assert "vllm.general_plugins" in text
+    assert "envs.VLLM_PLUGINS" in text
+    text = published.source("vllm", version, "vllm/envs.py")
+    assert f'"{vllm.PLUGINS}"' in text
+
+
 @releases("sglang")
 def test_sglang(version: str) -> None:
     text = published.source("sglang", version, sglang.BACKEND.replace(".", "/") + ".py")

@@ -8,6 +8,7 @@ least that lets it run on a host. No server and no GPU is involved.
 from __future__ import annotations
 
 import contextlib
+from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -203,6 +204,22 @@ class TestVllm:
             engine.module.fp8_fp4_mqa_logits(*given)
         assert engine.computed == 1
         assert made.fallbacks == {"queries or keys that are no float8_e4m3fn": 1}
+
+
+def test_the_plugin_waits_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = []
+    monkeypatch.setattr(vllm, "install", lambda: installed.append(1))
+    for names in (None, "", "other", "dosa_not"):
+        monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+        if names is not None:
+            monkeypatch.setenv("VLLM_PLUGINS", names)
+        vllm.plugin()
+        assert not installed
+    monkeypatch.setenv("VLLM_PLUGINS", "other, dosa")
+    vllm.plugin()
+    assert installed == [1]
+    (entry,) = metadata.entry_points(group="vllm.general_plugins", name="dosa")
+    assert entry.load() is vllm.plugin
 
 
 def test_vllm_names_that_are_missing() -> None:
