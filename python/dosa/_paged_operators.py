@@ -19,8 +19,9 @@ _STEP = (
     "int topk=2048, Tensor(a!)? witnesses=None, Tensor? witness_index=None, "
     "Tensor? index_offset=None, Tensor? slot_table=None"
 )
+# Without `mode`: PyTorch cannot trace an operator that changes an input and has such an argument.
 _OPTIONS = (
-    "str mode='auto', str threshold='rising', str order='id', str index_form='absolute', "
+    "str threshold='rising', str order='id', str index_form='absolute', "
     "int? page_size=None, int slot_page_size=1, int max_context=2147483647, int forced_first=0, "
     "int forced_last=0, int threads=0, int? workspace_mib=None"
 )
