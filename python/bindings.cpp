@@ -85,6 +85,7 @@ void bind_options(nb::module_& module) {
   def_option<&dosa_options::allowance_groups>(options, "allowance_groups");
   def_option<&dosa_options::aggregate>(options, "aggregate");
   def_option<&dosa_options::statistics>(options, "statistics");
+  def_option<&dosa_options::score_model>(options, "score_model");
   options.def_prop_rw(
       "workspace_mib", [](const Options& self) { return self.value.workspace_limit >> 20U; },
       [](Options& self, std::uint32_t mib) {

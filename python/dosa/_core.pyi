@@ -25,6 +25,7 @@ class Options:
     allowance_groups: int
     aggregate: int
     statistics: int
+    score_model: int
     workspace_mib: int
     def __init__(self) -> None: ...
 

@@ -62,8 +62,8 @@ def topk(
 
     The score of key i for query t is ``k_scale[i] * sum_h weights[t,h] * max(0, q[t,h] . k[i])`` in
     the score model `ieee` (docs/numerics.md) on the host, `sm90` on a CUDA device. Higher scores
-    first; equal scores, lower ids first; NaN last. No option but `index_form`, the forced keys and
-    `order` changes what is returned.
+    first; equal scores, lower ids first; NaN last. No option but `score_model`, `index_form`, the
+    forced keys and `order` changes what is returned.
 
     Parameters
     ----------
@@ -115,6 +115,9 @@ def topk(
         progress : function (rows_done, rows_total), optional
             Called now and then, from one thread at a time; what it raises is raised when the call
             has ended.
+        score_model : {"default", "ieee", "sm90", "mma_f16", "mma_fp8"}
+            How dot products are rounded, for ids that stay the same from card to card: "ieee" is
+            the only one of the host, docs/kernels.md says which a card has.
         retain, projection, allowance, allowance_groups, aggregate, statistics
             Ablations of the certificate, named as in dosa.h.
 

@@ -18,11 +18,12 @@ Retain = Literal["uncertainty", "strength"]
 Allowance = Literal["best", "triangle", "joint", "grouped"]
 Aggregate = Literal["support", "two", "absolute", "all", "none"]
 Statistics = Literal["hard", "random", "seeds"]
+ScoreModel = Literal["default", "ieee", "sm90", "mma_f16", "mma_fp8"]
 ProgressFn = Callable[[int, int], object]
 
 
 class Options(TypedDict, total=False):
-    """Keyword options of every call; no option changes which keys are the K best.
+    """Keyword options of every call; none but the score model changes which keys are the K best.
 
     The documentation of `dosa.topk` says what each one does.
     """
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     allowance_groups: int
     aggregate: Aggregate
     statistics: Statistics
+    score_model: ScoreModel
 
 
 # The place of a word in its tuple is its value in dosa.h.
@@ -55,6 +57,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "allowance": get_args(Allowance),
     "aggregate": get_args(Aggregate),
     "statistics": get_args(Statistics),
+    "score_model": get_args(ScoreModel),
 }
 _INTEGERS = ("heads", "threads", "forced_first", "forced_last", "allowance_groups")
 _LEAST_MIB = 16

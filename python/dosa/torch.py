@@ -36,7 +36,7 @@ _SELECT = f"{_INPUTS}, int topk=2048, Tensor? index_offset=None, Tensor? page_ta
 _OPTIONS = (
     "str mode='auto', str threshold='rising', str order='id', str index_form='absolute', "
     "int page_size=1, int forced_first=0, int forced_last=0, int heads=0, int threads=0, "
-    "int? workspace_mib=None"
+    "int? workspace_mib=None, str score_model='default'"
 )
 
 
@@ -99,9 +99,11 @@ def _run_scores(
     *,
     threads: int = 0,
     workspace_mib: int | None = None,
+    score_model: str = "default",
 ) -> Tensor:
     inputs = _detached((q, k, k_scale, weights, k_start, k_end))
-    return _call_scores(*inputs, threads=threads, **_given({"workspace_mib": workspace_mib}))
+    given = _given({"workspace_mib": workspace_mib, "score_model": score_model})
+    return _call_scores(*inputs, threads=threads, **given)
 
 
 def _check_fake(q: Tensor, k: Tensor, k_scale: Tensor, weights: Tensor) -> None:
@@ -175,7 +177,8 @@ _OPERATORS = (
     ),
     (
         "scores",
-        f"({_INPUTS}, *, int threads=0, int? workspace_mib=None) -> Tensor",
+        f"({_INPUTS}, *, int threads=0, int? workspace_mib=None, "
+        "str score_model='default') -> Tensor",
         _run_scores,
         _scores_fake,
     ),

@@ -128,9 +128,11 @@ def select(
     import torch
 
     import_module("dosa.torch")
-    forced = {"forced_first": pending.forced_first, "forced_last": pending.forced_last}
+    options["forced_first"], options["forced_last"] = pending.forced_first, pending.forced_last
+    if pending.device.type == "cuda":
+        options["score_model"] = "sm90"  # the logits that this stands for
     try:
-        found: Tensor = torch.ops.dosa.topk(*pending.operands, topk, **options, **forced)
+        found: Tensor = torch.ops.dosa.topk(*pending.operands, topk, **options)
     except Error as refused:
         made.fallbacks[f"refused: {refused}"] += 1
         return None

@@ -157,6 +157,7 @@ def test_native_generates_the_same_tokens(kind: str, cache: str, length: int) ->
     model = dsa_models.make(kind, index_topk=48 if length < 1000 else 512)
     inputs = dsa_models.tokens(length, batch=2 if length < 1000 else 1)
     options = {"max_new_tokens": 12, "do_sample": False, "cache_implementation": cache}
+    options["disable_compile"] = True  # a static cache on a GPU is compiled otherwise, for minutes
     expected = model.generate(**inputs, **options)
     assert len(expected[0, length:].unique()) > 1, "nothing to compare"
     with patch(model, "native") as made:
