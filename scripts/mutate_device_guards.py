@@ -166,6 +166,9 @@ def build(folder: Path, jobs: int) -> int:
         configure = ["cmake", "-S", str(tree), "-B", str(made), "-G", "Ninja"]
         for option in ("CUDA=ON", "CLI=OFF", "TESTS=OFF", "EXAMPLES=OFF", "WERROR=OFF"):
             configure += ["-D", f"DOSA_{option}"]
+        for kernels in ("PORTABLE", "NATIVE"):  # the search runs on the card of the bounds
+            architecture = "90a-real" if kernels == "PORTABLE" else "89-real"
+            configure += ["-D", f"DOSA_{kernels}_ARCHITECTURES={architecture}"]
         if shutil.which("ccache"):
             for language in ("C", "CXX", "CUDA"):
                 configure += ["-D", f"CMAKE_{language}_COMPILER_LAUNCHER=ccache"]
