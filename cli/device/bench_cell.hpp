@@ -35,7 +35,7 @@ struct DeviceOutcome {
   std::map<std::string, std::vector<double>> phases;  // seconds, calls of their own
   dosa_cuda_counters counters{};
   std::size_t workspace_bytes = 0;
-  int screen_rows = 0;     // R'; 0: nothing is screened
+  int screen_rows = 0;     // R'; 0: nothing is screened; engine::kChosenOnDevice
   double in_common = 1.0;  // of a peer: the share of the first contender's ids it returned
 };
 

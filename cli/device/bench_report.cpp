@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "engine/cuda_run.cuh"
 #include "measure.hpp"
 
 namespace dosa::cli {
@@ -40,7 +43,9 @@ ordered_json outcome_json(const DeviceCell& cell, const DeviceOutcome& outcome,
   const Floors floors = floors_of(cell, outcome, ceilings);
   mode["workspace_bytes"] = outcome.workspace_bytes;
   mode["visible"] = cell.visible;
-  mode["screening_rows"] = outcome.screen_rows;
+  mode["screening_rows"] = outcome.screen_rows == engine::kChosenOnDevice
+                               ? ordered_json(nullptr)
+                               : ordered_json(outcome.screen_rows);
   mode["refined_pairs"] = refined_pairs(cell, outcome);
   mode["recovered_rows"] = outcome.counters.recovered_rows;
   mode["phases_s"] = outcome.phases;
@@ -66,7 +71,7 @@ Floors floors_of(const DeviceCell& cell, const DeviceOutcome& outcome, const Cei
   const double visible = static_cast<double>(cell.visible);
   if (const double rate = ceilings.product.rate(); rate > 0) {
     floors.every_key = kPerProduct * dim * heads * visible / rate;
-    floors.screen = kPerProduct * dim * outcome.screen_rows * visible / rate;
+    floors.screen = kPerProduct * dim * std::max(outcome.screen_rows, 0) * visible / rate;
     floors.refine = kPerProduct * dim * heads * refined_pairs(cell, outcome) / rate;
   }
   if (const double rate = ceilings.copy.rate(); rate > 0) {
@@ -116,7 +121,8 @@ std::string device_head(const ordered_json& header, const Ceilings& ceilings) {
   text += line("copy", ceilings.copy, "TB/s") + line("product", ceilings.product, "TFLOP/s");
   text +=
       "ms: median of a call; +-%: half the distance of the quartiles; x: times as fast as the\n"
-      "better of base and full; floor: products of the mode over the product ceiling, ms\n\n";
+      "better of base and full; floor: products of the mode over the product ceiling, ms;\n"
+      "R' *: chosen on the device, so that its floor is not known\n\n";
   return text + fmt::format(
                     "{:<{}} {:>8} {:>6} {:>3}  {:<6} {:>3} {:>3} {:>9} {:>5} {:>6} {:>9} "
                     "{:>8}  phases, ms\n",
@@ -128,16 +134,18 @@ std::string device_lines(const DeviceCell& cell, const Ceilings& ceilings) {
   std::string text;
   for (const DeviceOutcome& outcome : cell.outcomes) {
     const Floors floors = floors_of(cell, outcome, ceilings);
-    const bool screened = outcome.screen_rows > 0;
+    const bool chosen = outcome.screen_rows == engine::kChosenOnDevice;
+    const bool screened = outcome.screen_rows != 0;
     const bool ours = outcome.contender.peer == nullptr;
     const double floor = screened ? floors.screen + floors.refine : floors.every_key;
-    text +=
-        fmt::format("{:<{}.{}} {:>8} {:>6} {:>3}  {:<6} {:>3} {:>3} {:9.3f} {:5.1f} {:6.3f} ",
-                    cell.input, kInputWidth, kInputWidth, cell.problem.num_keys,
-                    cell.problem.num_queries, cell.problem.num_heads, outcome.contender.name,
-                    outcome.contender.heads, outcome.screen_rows, kMilli * median(outcome.seconds),
-                    100 * spread(outcome.seconds), median(cell.speedups(outcome)));
-    text += ours ? fmt::format("{:9.3f} ", kMilli * floor) : fmt::format("{:>9} ", "");
+    text += fmt::format("{:<{}.{}} {:>8} {:>6} {:>3}  {:<6} {:>3} {:>3} {:9.3f} {:5.1f} {:6.3f} ",
+                        cell.input, kInputWidth, kInputWidth, cell.problem.num_keys,
+                        cell.problem.num_queries, cell.problem.num_heads, outcome.contender.name,
+                        outcome.contender.heads,
+                        chosen ? std::string("*") : std::to_string(outcome.screen_rows),
+                        kMilli * median(outcome.seconds), 100 * spread(outcome.seconds),
+                        median(cell.speedups(outcome)));
+    text += ours && !chosen ? fmt::format("{:9.3f} ", kMilli * floor) : fmt::format("{:>9} ", "");
     text += screened ? fmt::format("{:7.3f}% ", 100 * refined_pairs(cell, outcome) /
                                                     static_cast<double>(cell.visible))
                      : fmt::format("{:>8} ", "");

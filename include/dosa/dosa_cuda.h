@@ -84,11 +84,12 @@ typedef struct dosa_cuda_verification {
   double seconds;
 } dosa_cuda_verification;
 
-/* The audit: the bound of every visible pair, computed as screening does, against its score, and
- * the answers of dosa_cuda_topk under these options, ids and score bits, against every key's score.
- * Returns DOSA_CERTIFICATE when a bound was violated or an answer is wrong; the report is filled
- * either way. It allocates device memory (up to 4 GiB more than the call), works on the default
- * stream and waits. Forced keys have no bound. */
+/* The audit: the bound of every visible pair, computed as screening does (where a call chooses
+ * between widths, with the widest), against its score, and the answers of dosa_cuda_topk under
+ * these options, ids and score bits, against every key's score. Returns DOSA_CERTIFICATE when a
+ * bound was violated or an answer is wrong; the report is filled either way. It allocates device
+ * memory (up to 4 GiB more than the call), works on the default stream and waits. Forced keys have
+ * no bound. */
 DOSA_API dosa_status dosa_cuda_verify(const dosa_problem* problem, const dosa_options* options,
                                       dosa_cuda_verification* report);
 

@@ -435,7 +435,8 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
 
 int cuda_screen_rows(const dosa_problem& problem, const dosa_options& options) {
   const CudaShape shape = make_cuda_shape(problem, options);
-  return shape.path == CudaPath::kScreen ? shape.widths[shape.num_widths - 1] : 0;
+  if (shape.path != CudaPath::kScreen) return 0;
+  return shape.num_widths == 1 ? shape.widths[0] : kChosenOnDevice;
 }
 
 void cuda_scores(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,

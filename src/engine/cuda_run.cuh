@@ -23,6 +23,10 @@ struct PhaseHook {
 void cuda_topk(const dosa_problem& problem, const dosa_options& options, const dosa_output& output,
                void* workspace, cudaStream_t stream, PhaseHook hook = {});
 
+/// What cuda_screen_rows returns where a call chooses between several widths, or none, by what it
+/// sees.
+constexpr int kChosenOnDevice = -1;
+
 /// Screening rows R' per query; 0 where the options screen nothing at this shape.
 int cuda_screen_rows(const dosa_problem& problem, const dosa_options& options);
 
@@ -38,9 +42,9 @@ struct KeyBound {
 };
 
 /// Enqueues the bounds of rows [row_begin, row_end), row_begin a multiple of 64, by the
-/// certificates that cuda_topk makes for them. Keys outside all windows of a block of 64 rows are
-/// left as they are.
-/// Shapes:   bounds (row_end - row_begin, N), `bounds_stride` apart; workspace as for
+/// certificates that cuda_topk makes for them, the widest where it chooses. Keys outside all
+/// windows of a block of 64 rows are left as they are. Shapes:   bounds (row_end - row_begin, N),
+/// `bounds_stride` apart; workspace as for
 ///           DOSA_MODE_DOSA
 /// Throws: gpu::CudaError where a launch fails
 void cuda_bounds(const dosa_problem& problem, const dosa_options& options, int64_t row_begin,

@@ -67,7 +67,9 @@ def _phase(mode: Mode, name: str) -> float:
 def _floor(mode: Mode) -> float:
     """Return the arithmetic floor of the whole call, ms; 0 where it is not known."""
     floors = mode.fields["floors_s"]
-    if mode.fields.get("screening_rows"):
+    if mode.fields["screening_rows"] is None:  # the device chose
+        return 0.0
+    if mode.fields["screening_rows"]:
         return 1e3 * float(floors["screen"] + floors["refine"])
     return 1e3 * float(floors["every_key"])
 
