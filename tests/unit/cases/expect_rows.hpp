@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "oracle/distributions.hpp"
 #include "oracle/generate.hpp"
 #include "oracle/harness.hpp"
 #include "oracle/properties.hpp"
@@ -50,6 +51,18 @@ inline void expect_dial(const std::vector<float>& values, std::int64_t num_queri
   const std::vector<Row> expected(static_cast<std::size_t>(num_queries),
                                   select(problem, {}, 0, scores));
   expect_rows(problem, expected, repeats);
+}
+
+inline void expect_distribution(const Distribution& scores, std::int64_t rows,
+                                std::int64_t repeats) {
+  SCOPED_TRACE(scores.name);
+  expect_dial(scores.values, rows, scores.topk, static_cast<int>(repeats), scores.sign);
+}
+
+inline void expect_distributions(const std::vector<Distribution>& cases) {
+  for (const Distribution& scores : cases) {
+    expect_distribution(scores, scores.rows, scores.repeats);
+  }
 }
 
 /// Full size where DOSA_TEST_SCALE asks for more than a quick run.

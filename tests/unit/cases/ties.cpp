@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ties at the cut: one answer, always the lowest ids, in the documented order, on every run.
-#include <bit>
-#include <cmath>
 
 #include "expect_rows.hpp"
 
@@ -18,16 +16,7 @@ TEST(Case13, EightValuesTwentyFiveRuns) {
   }
 }
 
-TEST(Case17, FourCopiesOfEachScore) {
-  for (const int copies : {2, 3, 4, 5}) {
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < 8204; ++i) {
-      Random hash(static_cast<std::uint64_t>(i / copies));
-      values.push_back(static_cast<float>(hash.below(1 << 20)));
-    }
-    for (const int k : {2047, 2048, 2049, 2050, 2051}) expect_dial(values, 2, k);
-  }
-}
+TEST(Case17, FourCopiesOfEachScore) { expect_distributions(copies_of_each_score()); }
 
 TEST(Case17, TheCutGroupGivesItsLowestIds) {
   std::vector<float> values;
@@ -40,14 +29,9 @@ TEST(Case17, TheCutGroupGivesItsLowestIds) {
 }
 
 TEST(Case18, ScoresRoundedToBfloat16) {
-  Random random(18);
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < 131072; ++i) {
-    const auto x = static_cast<float>(std::abs(random.normal()));
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) + 0x8000U;
-    values.push_back(std::bit_cast<float>(bits & 0xffff0000U));
+  for (const Distribution& rounded : scores_rounded_to_bfloat16()) {
+    expect_distribution(rounded, full_or(64, 8), full_or(20, 2));
   }
-  expect_dial(values, full_or(64, 8), 2048, static_cast<int>(full_or(20, 2)));
 }
 
 TEST(Case19, LengthsAroundTheBudget) {
