@@ -126,7 +126,7 @@ class Row {
       const float error = (most[i] - approx[i]) * 1.0001F;
       candidates_.push_back({approx[i], error, static_cast<std::int32_t>(first + i)});
     }
-    if (candidates_.size() > static_cast<std::size_t>(2 * topk_)) shrink();
+    if (candidates_.size() > 2 * static_cast<std::size_t>(topk_)) shrink();
   }
 
   /// Ids of the best, ascending. score(id) is the exact score.

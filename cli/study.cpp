@@ -158,6 +158,7 @@ void replay_rows(const StudyArgs& args, int threads, const std::function<void()>
   const auto count = static_cast<double>(rows.size());
   for (const std::size_t plan : plans.of_case) {
     std::vector<Metrics> metrics;
+    metrics.reserve(rows.size());
     for (const RowResult& row : rows) metrics.push_back(row.plans[plan]);
     result.metrics.push_back(std::move(metrics));
   }

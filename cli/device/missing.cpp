@@ -19,7 +19,7 @@ namespace {
 
 int run_on_device(const RunArgs&) { refuse(); }
 int verify_on_device(const VerifyArgs&) { refuse(); }
-int bench_on_device(BenchArgs) { refuse(); }
+int bench_on_device(BenchArgs) { refuse(); }  // NOLINT(performance-unnecessary-value-param)
 DeviceCheck check_device() { return {}; }
 
 }  // namespace dosa::cli

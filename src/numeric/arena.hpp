@@ -32,6 +32,7 @@ class Arena {
   template <typename T>
   T* take(std::size_t count) {
     const std::size_t begin = used_;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer
     const std::size_t bytes = count * sizeof(T);
     used_ += (bytes + kRedZone + kAlignment - 1) / kAlignment * kAlignment;
     if (base_ == nullptr) return nullptr;
@@ -79,7 +80,7 @@ class WorkspaceLoan {
 inline void* align_workspace(void* workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace);
   const std::uintptr_t aligned = (address + Arena::kAlignment - 1) & ~(Arena::kAlignment - 1);
-  return reinterpret_cast<void*>(aligned);
+  return static_cast<std::byte*>(workspace) + (aligned - address);
 }
 
 }  // namespace dosa
