@@ -34,7 +34,7 @@ struct StudySource {
 /// Every file and every workload that a specification stands for. A specification is what follows
 /// `dosa gen`; in its values for --layer, --rows, --seed, --keys and --domain, "0-3" and "0,2"
 /// stand for several workloads. Options that are not named: 65 rows 64 tokens apart (the last 4,096
-/// tokens), 131,072 keys, seed 1001.
+/// tokens), 131,072 keys, seed 2001.
 /// Throws: Failure where a specification cannot be read.
 [[nodiscard]] std::vector<StudySource> study_sources(const std::vector<std::string>& files,
                                                      const std::vector<std::string>& specs,

@@ -20,20 +20,20 @@ struct GenModel {
   int quiet = 6;     // negative heads that rarely fire; all others fire on nearly every key
 
   // Keys.
-  double salient_share = 0.0230;  // share of tokens that carry the document's theme
-  double salient_mean = 0.75;     // their salience; that of ordinary tokens is near 0
+  double salient_share = 0.0237;  // share of tokens that carry the document's theme
+  double salient_mean = 0.82;     // their salience; that of ordinary tokens is near 0
   double salient_spread = 0.05;
   double ordinary_spread = 0.10;
   double shared = 8.0;  // component that ordinary keys have in common
   double shared_spread = 0.4;
-  double shared_loss = 0.8;       // share of it that a key of salience 1 has lost
-  double plain_share = 0.050;     // share of tokens that have little of it
-  double plain_shared = 0.2;      // what these have, relative to the others
-  double contrary_share = 0.005;  // share of tokens that point against the quiet heads
-  double contrary = 8.0;          // by how much
-  double theme = 5.55;            // along the theme, at salience 1
-  double subject = 2.0;           // along the passage's subject, at salience 1
-  double subject_ordinary = 0.8;  // along the passage's subject, ordinary tokens
+  double shared_loss = 0.8;         // share of it that a key of salience 1 has lost
+  double plain_share = 0.050;       // share of tokens that have little of it
+  double plain_shared = 0.2;        // what these have, relative to the others
+  double contrary_share = 0.00625;  // share of tokens that point against the quiet heads
+  double contrary = 8.0;            // by how much
+  double theme = 5.55;              // along the theme, at salience 1
+  double subject = 2.0;             // along the passage's subject, at salience 1
+  double subject_ordinary = 0.8;    // along the passage's subject, ordinary tokens
   int num_subjects = 24;
   int passage_length = 512;  // mean, tokens
 

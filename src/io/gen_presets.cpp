@@ -13,14 +13,14 @@ namespace {
 // Aggregating all negative heads is published to cost most in the early layers, most of all in
 // layer 2: share of contrary tokens by layer (from the last entry on it stays the same), and how
 // contrary they are where there are many.
-constexpr std::array<double, 5> kContraryShare = {0.010, 0.022, 0.160, 0.022, 0.005};
+constexpr std::array<double, 5> kContraryShare = {0.0125, 0.0275, 0.200, 0.0275, 0.00625};
 constexpr double kManyContrary = 0.02;
 constexpr double kVeryContrary = 11.5;
 
 void set_layer(GenModel& model, int layer) {
   // Layers differ in how flat their scores are; the first is by far the flattest.
   const double vary = 2 * CounterRandom(kGenLayers).uniform(static_cast<std::uint64_t>(layer)) - 1;
-  model.salient_share = layer == 0 ? 0.105 : 0.0230 * (1 + 0.12 * vary);
+  model.salient_share = layer == 0 ? 0.108 : 0.0237 * (1 + 0.12 * vary);
   model.contrary_share =
       kContraryShare[std::min(static_cast<std::size_t>(layer), kContraryShare.size() - 1)];
   if (model.contrary_share > kManyContrary) model.contrary = kVeryContrary;
@@ -28,10 +28,10 @@ void set_layer(GenModel& model, int layer) {
 
 void set_domain(GenModel& model, GenDomain domain) {
   if (domain == GenDomain::kChinese) {
-    model.salient_share *= 1.05;
+    model.salient_share *= 0.99;
     model.passage_length = 384;
   } else if (domain == GenDomain::kCode) {
-    model.salient_share *= 0.97;
+    model.salient_share *= 0.985;
     model.passage_length = 320;
     model.drift_length = 192;
   }
@@ -49,6 +49,7 @@ GenModel preset(bool many_positive, int layer, GenDomain domain) {
   GenModel model;
   if (many_positive) {
     model.positive = 11;
+    model.salient_mean = 0.77;
     model.positive_weight = 0.364;
     model.firing_weight = 0.62;
     model.quiet_weight = 0.18;
@@ -56,6 +57,7 @@ GenModel preset(bool many_positive, int layer, GenDomain domain) {
     model.wavering_spread = 0.66;
   }
   set_layer(model, layer);
+  if (many_positive) model.contrary_share *= 0.92;
   set_domain(model, domain);
   model.stream = static_cast<std::uint64_t>(layer) * 8 + static_cast<std::uint64_t>(domain) * 2 +
                  (many_positive ? 1 : 0);
