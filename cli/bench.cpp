@@ -167,6 +167,8 @@ void add_bench(CLI::App& app, Action& chosen) {
                     "Judge by CPU time: for a machine that others use");
   command->add_flag("--no-sgemm", args->no_sgemm,
                     "Leave out the independent baseline, which needs OpenBLAS");
+  command->add_flag("--no-ceilings", args->no_ceilings,
+                    "Do not measure what the card reaches at most; --backend cuda only");
   command->add_flag("--memory", args->cell.memory,
                     "Measure the peak of resident memory of one more call of each");
   command->add_option("--json", args->json, "Write every sample to this file")->type_name("FILE");

@@ -23,6 +23,7 @@ struct BenchArgs {
   std::string json;
   bench::CellOptions cell;
   bool no_sgemm = false;
+  bool no_ceilings = false;  // with --backend cuda
 };
 
 /// Whether a mode is asked for: all but `screen` where nothing is.

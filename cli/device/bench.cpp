@@ -56,7 +56,7 @@ int bench_on_device(BenchArgs args) {
   const std::vector<DeviceContender> peers = peers_of(args);
   const std::unique_ptr<io::OutputFile> json =
       args.json.empty() ? nullptr : std::make_unique<io::OutputFile>(args.json);
-  const Ceilings ceilings = measure_ceilings();
+  const Ceilings ceilings = args.no_ceilings ? no_ceilings() : measure_ceilings();
   const nlohmann::ordered_json head = device_header(device, args.cell.repetitions, ceilings);
   fmt::print("{}", device_head(head, ceilings));
   std::fflush(stdout);

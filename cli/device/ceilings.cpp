@@ -167,6 +167,11 @@ Ceiling measure_product() { return {"not measured: built without cublasLt.h", {}
 
 double Ceiling::rate() const { return rates.empty() ? 0.0 : bench::median(rates); }
 
+Ceilings no_ceilings() {
+  const Ceiling none{"not measured: --no-ceilings", {}};
+  return {none, none};
+}
+
 Ceilings measure_ceilings() { return {measure_copy(), measure_product()}; }
 
 }  // namespace dosa::cli

@@ -21,5 +21,6 @@ struct Ceilings {
 
 /// Measures both, about half a second of load.  Throws: gpu::CudaError
 [[nodiscard]] Ceilings measure_ceilings();
+[[nodiscard]] Ceilings no_ceilings();
 
 }  // namespace dosa::cli

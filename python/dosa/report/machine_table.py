@@ -71,6 +71,7 @@ def _gpu_states(data: Data) -> list[str]:
 def _ceiling(data: Data, name: str, unit: float, text: str) -> list[str]:
     """Return the median over all cells' medians, the range, and how it was measured."""
     found = [raw.result["ceilings"][name] for raw in data.raws if "ceilings" in raw.result]
+    found = [one for one in found if one["rates"]] or found
     rates = [median(one["rates"]) / unit for one in found if one["rates"]]
     if not rates:
         return [str(one["how"]) for one in found[:1]]
