@@ -14,9 +14,11 @@ if(DOSA_CUDA)
   list(FILTER dosa_cuda_sources EXCLUDE REGEX "/gpu/probe[^/]*$")
   list(FILTER dosa_probe_sources INCLUDE REGEX "/gpu/probe[^/]*$")
   # Kernels without wgmma: the fp16 products, and what all products share.
+  set(shared_steps plan prepare choice survivors optimistic recover_passes select)
+  list(JOIN shared_steps "|" shared_steps)
   set(dosa_portable_sources ${dosa_cuda_sources})
   list(FILTER dosa_portable_sources INCLUDE REGEX
-    "_mma_f16\\.cu$|/(plan|prepare|seeds|survivors|select)_sm90\\.cu$|/cuda_audit_rows\\.cu$")
+    "_mma_f16\\.cu$|/(${shared_steps})_sm90\\.cu$|/cuda_audit_rows\\.cu$")
   set(dosa_native_sources ${dosa_cuda_sources})
   list(FILTER dosa_native_sources INCLUDE REGEX "_mma_fp8\\.cu$")
   list(REMOVE_ITEM dosa_cuda_sources ${dosa_portable_sources} ${dosa_native_sources})

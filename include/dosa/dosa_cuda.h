@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device interface of DoSA: the calls of dosa.h on an sm_90a GPU.
+ * The device interface of DoSA: the calls of dosa.h on a GPU, sm_80 or later.
  *
  * The structures are those of dosa.h; their data pointers are DEVICE pointers, the structures
  * themselves lie in host memory and are read before the call returns.
  *
- * Model    Scores are those of the `sm90` model (docs/numerics.md): bit for bit what the FP8
- * prefill kernel of today's serving engines computes. Same bytes for every mode and repetition.
+ * Model    On sm_90 scores are those of the `sm90` model (docs/numerics.md): bit for bit what the
+ *          FP8 prefill kernel of today's serving engines computes. Elsewhere, or where
+ *          options.score_model asks for it, those of `mma_f16` (docs/numerics-mma.md). Same bytes
+ *          for every mode and repetition of one model. Decode steps need sm_90.
  * Stream   Work is enqueued on `stream` (a cudaStream_t; null is the default stream). Nothing is
  *          allocated, nothing is read back, nothing waits; a call may be captured in a CUDA graph.
  * Checks   Shapes, strides, alignment, options and the workspace's size are checked before anything
  *          is enqueued; dosa_last_error() names the argument. Windows are data and not read here.
  * Ranges   H 1 .. 128, D 32, 64 or 128 (tuned; shorter heads are read with zeros behind them, which
- *          changes no bit), K 1 .. DOSA_CUDA_MAX_TOPK, N .. 2^31 - 1; q, k aligned to 16 bytes,
- *          k_stride a multiple of 16.
+ *          changes no bit), K 1 .. DOSA_CUDA_MAX_TOPK (2,560 on sm_86, 89, 120),
+ *          N .. 2^31 - 1; q, k aligned to 16 bytes, k_stride a multiple of 16.
  * Options  All but threads, progress and allowance_groups, which are not used. Refused with
  *          DOSA_UNSUPPORTED: allowance grouped (one norm per key is kept), aggregate two and
  *          absolute (one aggregate has room), statistics seeds. A fixed threshold is that of

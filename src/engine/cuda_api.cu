@@ -241,7 +241,7 @@ dosa_status dosa_cuda_topk(const dosa_problem* problem, const dosa_options* opti
       status = dosa::engine::check_workspace(workspace, workspace_bytes,
                                              dosa::engine::bytes_for(*problem, *options));
     }
-    if (status == DOSA_OK) status = dosa::engine::check_device_model(*options);
+    if (status == DOSA_OK) status = dosa::engine::check_device(*problem, *options);
     if (status != DOSA_OK) return status;
     dosa::engine::cuda_topk(*problem, *options, *output, workspace,
                             static_cast<cudaStream_t>(stream));
@@ -269,7 +269,7 @@ dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_options* op
       status = dosa::engine::check_workspace(workspace, workspace_bytes,
                                              dosa::engine::bytes_for(*problem, full));
     }
-    if (status == DOSA_OK) status = dosa::engine::check_device_model(*options);
+    if (status == DOSA_OK) status = dosa::engine::check_device(*problem, *options);
     if (status != DOSA_OK) return status;
     dosa::engine::cuda_scores(*problem, *options, row_begin, row_end, scores, scores_stride,
                               workspace, static_cast<cudaStream_t>(stream));

@@ -35,7 +35,7 @@ dosa_status verify(const dosa_problem* problem, const dosa_options* options,
     return fail(DOSA_INVALID_ARGUMENT, "report: expected a structure with its size set");
   }
   dosa_status status = check_call(problem, options);
-  if (status == DOSA_OK) status = check_device_model(*options);
+  if (status == DOSA_OK) status = check_device(*problem, *options);
   if (status != DOSA_OK) return status;
   cuda_audit(*problem, *options, true, *report);
   const bool good = report->violations == 0 && report->rows_different == 0;

@@ -20,8 +20,9 @@ int default_model(int capability);
 /// "sm90", "mma_f16", ...; "none" for DOSA_MODEL_DEFAULT.
 const char* model_name(int model);
 
-/// Refuses options whose score model the current device cannot run. Throws: gpu::CudaError
-dosa_status check_device_model(const dosa_options& options);
+/// Refuses a call that the current device cannot run: a score model without kernels for it, or K
+/// too large for its shared memory. Throws: gpu::CudaError
+dosa_status check_device(const dosa_problem& problem, const dosa_options& options);
 
 }  // namespace dosa::engine
 

@@ -33,6 +33,18 @@ constexpr CudaProducts kMmaFp8{refine::launch_dense_mma_fp8,
                                plan::kRoundingMmaFp8,
                                false};
 
+/// K whose records, four per selected key, a block's shared memory holds when they are reduced.
+int most_topk() {
+  constexpr int kOwn = 12 * 1024;  // what reduction itself needs, rounded up
+  constexpr int kRecords = 1024;   // records come in thousands
+  int device = 0;
+  int bytes = 0;
+  DOSA_CUDA(cudaGetDevice(&device));
+  DOSA_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  const int records = (bytes - kOwn) / static_cast<int>(sizeof(uint64_t)) / kRecords * kRecords;
+  return records / 4;
+}
+
 }  // namespace
 
 int device_capability() {
@@ -80,7 +92,7 @@ const char* model_name(int model) {
   }
 }
 
-dosa_status check_device_model(const dosa_options& options) {
+dosa_status check_device(const dosa_problem& problem, const dosa_options& options) {
   const int capability = device_capability();
   if (default_model(capability) == DOSA_MODEL_DEFAULT) {
     return fail(DOSA_UNSUPPORTED, "device: found sm_%d, expected sm_80 or later", capability);
@@ -89,6 +101,11 @@ dosa_status check_device_model(const dosa_options& options) {
       !can_run_model(options.score_model, capability)) {
     return fail(DOSA_UNSUPPORTED, "options.score_model: found %s, which sm_%d cannot run",
                 model_name(options.score_model), capability);
+  }
+  const int most = most_topk();
+  if (problem.topk > most) {
+    return fail(DOSA_UNSUPPORTED, "problem.topk: found %d, expected at most %d on sm_%d",
+                problem.topk, most, capability);
   }
   return DOSA_OK;
 }

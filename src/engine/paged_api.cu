@@ -5,6 +5,7 @@
 #include "dosa/dosa_cuda.h"
 #include "engine/check_parts.hpp"
 #include "engine/cuda_guard.hpp"
+#include "engine/cuda_model.hpp"
 #include "engine/decode_check.hpp"
 #include "engine/paged_run.cuh"
 
@@ -25,6 +26,10 @@ dosa_status check_shape(const dosa_paged_problem* problem, const dosa_options* o
   dosa_status status = check_decode_geometry(problem, options);
   if (status == DOSA_OK) status = check_dims(*problem->cache);
   if (status != DOSA_OK) return status;
+  if (options->score_model != DOSA_MODEL_DEFAULT) {
+    return fail(DOSA_UNSUPPORTED, "options.score_model: found %s, expected the default",
+                model_name(options->score_model));
+  }
   status = check_ranges({{"problem.topk", problem->topk, 1, DOSA_CUDA_MAX_TOPK}});
   if (status != DOSA_OK) return status;
   const PagedShape shape = make_paged_shape(*problem, *options);
@@ -32,6 +37,13 @@ dosa_status check_shape(const dosa_paged_problem* problem, const dosa_options* o
   const size_t bytes = place_paged_buffers(*problem, shape, nullptr, unused);
   return bytes > options->workspace_limit ? limit_too_small(options->workspace_limit, bytes)
                                           : DOSA_OK;
+}
+
+/// Decode steps have kernels for one architecture only.
+dosa_status check_card() {
+  const int capability = device_capability();
+  if (can_run_model(DOSA_MODEL_SM90, capability)) return DOSA_OK;
+  return fail(DOSA_UNSUPPORTED, "device: found sm_%d, expected sm_90 for decode steps", capability);
 }
 
 size_t bytes_for(const dosa_paged_problem& problem, const dosa_options& options) {
@@ -98,6 +110,7 @@ dosa_status dosa_cuda_paged_topk(const dosa_paged_problem* problem, const dosa_o
     if (status == DOSA_OK) {
       status = check_workspace(workspace, workspace_bytes, bytes_for(*problem, *options));
     }
+    if (status == DOSA_OK) status = check_card();
     if (status == DOSA_OK) {
       cuda_paged_topk(*problem, *options, *output, workspace, static_cast<cudaStream_t>(stream));
     }
@@ -119,6 +132,7 @@ dosa_status dosa_cuda_paged_scores(const dosa_paged_problem* problem, float* sco
     const bool any = status == DOSA_OK && problem->batch > 0 && problem->max_context > 0;
     if (any && scores == nullptr) return null_pointer("scores");
     if (status == DOSA_OK) status = check_alignment("scores", scores);
+    if (status == DOSA_OK) status = check_card();
     if (status == DOSA_OK && any) {
       cuda_paged_scores(*problem, scores, scores_stride, static_cast<cudaStream_t>(stream));
     }
@@ -131,6 +145,7 @@ dosa_status dosa_cuda_paged_gather(const dosa_paged_gather_problem* problem, voi
     using namespace dosa::engine;
     dosa_status status = check_gather_pointers(problem);
     if (status == DOSA_OK) status = check_dims(*problem->cache);
+    if (status == DOSA_OK) status = check_card();
     if (status == DOSA_OK) cuda_paged_gather(*problem, static_cast<cudaStream_t>(stream));
     return status;
   });
@@ -141,6 +156,7 @@ dosa_status dosa_cuda_paged_insert(const dosa_paged_insert_problem* problem, voi
     using namespace dosa::engine;
     dosa_status status = check_insert_pointers(problem);
     if (status == DOSA_OK) status = check_dims(*problem->cache);
+    if (status == DOSA_OK) status = check_card();
     if (status == DOSA_OK) cuda_paged_insert(*problem, static_cast<cudaStream_t>(stream));
     return status;
   });

@@ -43,8 +43,15 @@ __device__ __forceinline__ uint32_t decode_pair(uint32_t word) {
   static_assert(kFirst == 0 || kFirst == 2, "pairs are aligned");
   uint32_t pair = 0;
 #if __CUDA_ARCH__ >= 890
-  const auto codes = static_cast<uint16_t>(kFirst == 0 ? word : word >> 16);
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(codes));
+  if constexpr (kFirst == 0) {
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low;}"
+        : "=r"(pair)
+        : "r"(word));
+  } else {
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, high;}"
+        : "=r"(pair)
+        : "r"(word));
+  }
 #else
   // Exponent and mantissa move into place under the sign; the exponent's bias differs by 8. A NaN
   // code, 0x7f, is the one that carries into bit 14 when its last bit is rounded up: exponent 31.

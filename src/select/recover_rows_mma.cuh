@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recovery with mma.sync: one CTA takes a group of 128 / H rows through all keys in order of ids
-// and reduces its records whenever the next 2,048 keys might not fit.
+// Recovery with mma.sync: a CTA takes a group of 128 / H rows through keys in order of ids and,
+// where it takes them through all, reduces its records whenever the next 2,048 keys might not fit.
 #pragma once
 
 #include "gpu/operands_mma.cuh"
 #include "refine/chain_mma.cuh"
 #include "refine/sinks.cuh"
 #include "select/radix_sm90.cuh"
+#include "select/recover_passes_sm90.cuh"
 #include "select/recover_sm90.cuh"
 #include "select/select_sm90.cuh"
 
@@ -27,35 +28,18 @@ struct RecoverMmaShared {
   int2 window[4];  // of the group's rows; empty where the row is not recovered
 };
 
-/// Opens the flagged rows of a group again, each with the floor it had when it was closed.
+/// The windows of the group's rows that are still to be scored.
 template <int kQueries>
-__device__ void open_rows(const RecoverParams& params, RecoverMmaShared& shared, int group) {
-  const numeric::RowState& rows = params.rows;
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kQueries) {
-    const int row = group * kQueries + thread;
-    const bool flagged = row < rows.rows && (rows.flags[row] & numeric::kRowRecover) != 0;
-    shared.window[thread] = flagged ? rows.windows[row] : make_int2(0, 0);
-    if (flagged) {
-      // A record equal to the floor is still to be found.
-      const uint64_t floor = rows.records[static_cast<int64_t>(row) * rows.capacity];
-      rows.floor_record[row] = floor > 0 ? floor - 1 : 0;
-      rows.floor_score[row] = numeric::record_score(floor);
-      rows.counts[row] = static_cast<uint32_t>(numeric::ForcedKeys(rows, row, params.topk).count);
-      atomicAdd(params.recovered, 1ull);
-    }
-    __threadfence();
+__device__ void load_windows(const RecoverParams& params, RecoverMmaShared& shared, int group) {
+  const int query = static_cast<int>(threadIdx.x);
+  if (query < kQueries) {
+    const int row = group * kQueries + query;
+    const bool open = is_lost(params.rows, row) &&
+                      (params.whole || __ldcg(params.rows.counts + row) <=
+                                           static_cast<uint32_t>(params.rows.capacity));
+    shared.window[query] = open ? params.rows.windows[row] : make_int2(0, 0);
   }
   __syncthreads();
-  for (int query = 0; query < kQueries; ++query) {
-    const int row = group * kQueries + query;
-    if (row >= rows.rows || (rows.flags[row] & numeric::kRowRecover) == 0) continue;
-    const numeric::ForcedKeys forced(rows, row, params.topk);
-    uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
-    for (int i = thread; i < forced.count; i += RecoverMmaConfig::kThreads) {
-      records[i] = forced.record(i);
-    }
-  }
 }
 
 /// Brings a row back to its K best records; the whole CTA calls this.
@@ -71,7 +55,6 @@ __device__ inline void shrink_row(const RecoverParams& params, RecoverMmaShared&
   if (threadIdx.x == 0) {
     params.rows.counts[row] = static_cast<uint32_t>(params.topk);
     params.rows.floor_record[row] = least;
-    params.rows.floor_score[row] = numeric::record_score(least);
     __threadfence();
   }
   __syncthreads();
@@ -131,28 +114,30 @@ struct RecoverGroup {
     const int query = Share::query(lane & 3);
     const int2 window = shared.window[query];
     const bool open = window.x < window.y;
-    const float floor = open ? params.rows.floor_score[group * kQueries + query] : 0.0f;
+    const uint64_t floor_record = open ? params.rows.floor_record[group * kQueries + query] : 0;
+    const float floor = numeric::record_score(floor_record);
     refine::record_scores(params.rows, group * kQueries, floor, scores, ids, open);
   }
 };
 
+/// Scores the keys of [low, high) that a lost row of the group sees.
 template <class Path, int kHeads>
-__device__ void recover_group(const RecoverParams& params, RecoverMmaShared& shared, int group) {
+__device__ void recover_group(const RecoverParams& params, RecoverMmaShared& shared, int group,
+                              int low, int high) {
   using Config = RecoverMmaConfig;
   using Group = RecoverGroup<Path, kHeads>;
-  open_rows<Group::kQueries>(params, shared, group);
-  int low = params.num_keys;
-  int high = 0;
+  load_windows<Group::kQueries>(params, shared, group);
+  int first_seen = high;
+  int last_seen = low;
   for (int query = 0; query < Group::kQueries; ++query) {
     const int2 window = shared.window[query];
     if (window.x >= window.y) continue;
-    low = window.x < low ? window.x : low;
-    high = window.y > high ? window.y : high;
+    first_seen = window.x < first_seen ? window.x : first_seen;
+    last_seen = window.y > last_seen ? window.y : last_seen;
   }
-  if (low >= high) {
-    __syncthreads();  // all have read the windows
-    return;
-  }
+  low = first_seen > low ? first_seen : low;
+  high = last_seen < high ? last_seen : high;
+  if (low >= high) return;
   low = low / Config::kStep * Config::kStep;
   Group columns;
   columns.load(params, group);
@@ -166,6 +151,7 @@ __device__ void recover_group(const RecoverParams& params, RecoverMmaShared& sha
       copy_keys(params.key_rows, shared, buffer ^ 1, int64_t{first} + Config::kStep);
     }
     columns.score(params, shared, buffer, group, first);
+    if (!params.whole) continue;
     const bool last = first + Config::kStep >= high;
     if (!last && step % Config::kCheck != Config::kCheck - 1) continue;
     __threadfence();
@@ -180,30 +166,24 @@ __device__ void recover_group(const RecoverParams& params, RecoverMmaShared& sha
       }
     }
   }
-  __syncthreads();
 }
 
 template <class Path, int kHeads>
 __global__ void __launch_bounds__(RecoverMmaConfig::kThreads, 1)
     recover_mma_kernel(const __grid_constant__ RecoverParams params) {
-  constexpr int kQueries = 128 / kHeads;
+  constexpr int kSlice = RecoverMmaConfig::kStep * RecoverMmaConfig::kCheck;
   extern __shared__ __align__(128) uint8_t shared_bytes[];
   auto& shared = *reinterpret_cast<RecoverMmaShared*>(shared_bytes);
-  const int groups = (params.rows.rows + kQueries - 1) / kQueries;
-  for (int group = static_cast<int>(blockIdx.x); group < groups;
-       group += static_cast<int>(gridDim.x)) {
-    bool any = false;
-    for (int query = 0; query < kQueries; ++query) {
-      const int row = group * kQueries + query;
-      any = any || (row < params.rows.rows && (params.rows.flags[row] & numeric::kRowRecover) != 0);
-    }
-    if (any) recover_group<Path, kHeads>(params, shared, group);
+  RecoverShare share(params, kSlice);
+  while (share.next(params, kSlice)) {
+    recover_group<Path, kHeads>(params, shared, share.group, share.low, share.high);
+    __syncthreads();
   }
 }
 
 template <class Path, int kHeads>
-cudaError_t launch_recover_heads(const RecoverParams& params, int multiprocessors,
-                                 cudaStream_t stream) {
+cudaError_t score_recover_heads(const RecoverParams& params, int multiprocessors,
+                                cudaStream_t stream) {
   constexpr int kBytes = sizeof(RecoverMmaShared);
   static_assert(kBytes <= 99 * 1024, "fits every card");
   const auto kernel = recover_mma_kernel<Path, kHeads>;
@@ -212,6 +192,13 @@ cudaError_t launch_recover_heads(const RecoverParams& params, int multiprocessor
   if (status != cudaSuccess) return status;
   kernel<<<multiprocessors, RecoverMmaConfig::kThreads, kBytes, stream>>>(params);
   return cudaGetLastError();
+}
+
+template <class Path, int kHeads>
+cudaError_t launch_recover_heads(const RecoverParams& params, int multiprocessors,
+                                 cudaStream_t stream) {
+  return run_recover_passes(params, 128 / kHeads, score_recover_heads<Path, kHeads>,
+                            multiprocessors, stream);
 }
 
 template <class Path>

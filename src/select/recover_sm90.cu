@@ -8,6 +8,7 @@
 #include "gpu/ptx_sm90.cuh"
 #include "refine/chain_sm90.cuh"
 #include "select/radix_sm90.cuh"
+#include "select/recover_passes_sm90.cuh"
 #include "select/select_sm90.cuh"
 
 namespace dosa::select {
@@ -23,11 +24,6 @@ struct Config {
   static constexpr int kThreads = 256;
 };
 
-// Without any floor each pass leaves a quarter of the keys: 1M, 256K, 64K, 16K, 4K records.
-constexpr int kSplitPasses = 5;
-constexpr int kLeastSplitKeys = 256 * 1024;  // below, one multiprocessor takes 2 ms at most
-constexpr int kMostSlices = 8;               // between two looks for rows that have overflowed
-
 template <class C>
 struct SharedStorage {
   alignas(1024) uint8_t keys[C::kStages][C::kUnit * 128];  // (256, D, stage) 128B swizzle
@@ -41,10 +37,6 @@ struct SharedStorage {
   int2 window[C::kQueries];
   int count[C::kQueries];
 };
-
-__device__ bool is_lost(const numeric::RowState& rows, int row) {
-  return row < rows.rows && (rows.flags[row] & numeric::kRowRecover) != 0;
-}
 
 template <class C>
 __device__ void load_group(const RecoverParams& params, SharedStorage<C>& shared, int group) {
@@ -214,115 +206,30 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   }
   __syncthreads();
   constexpr int kSlice = C::kUnit * C::kCheck;
-  const int64_t slices =
-      params.whole ? 1 : (static_cast<int64_t>(params.num_keys) + kSlice - 1) / kSlice;
-  // Many groups keep all CTAs busy anyway, and each is then read once.
-  if (!params.whole && params.lost[0] > static_cast<int>(gridDim.x)) return;
-  const int64_t total = slices * params.lost[0];
-  int64_t at = total * blockIdx.x / gridDim.x;
-  const int64_t to = total * (blockIdx.x + 1) / gridDim.x;
+  RecoverShare share(params, kSlice);
   Phases phases;
-  while (at < to) {
-    const int64_t first = at % slices;
-    const int64_t wanted = first + (to - at < kMostSlices ? to - at : kMostSlices);
-    const int64_t last = wanted < slices ? wanted : slices;
-    const int64_t high = params.whole ? params.num_keys : last * kSlice;
-    const int group = params.lost[1 + at / slices];
-    recover_group<C>(params, shared, group, static_cast<int>(first * kSlice),
-                     static_cast<int>(high < params.num_keys ? high : params.num_keys), phases);
-    __syncthreads();
-    at += last - first;
-  }
-}
-
-constexpr int kListThreads = 1024;
-
-/// A lost row begins again: the records of its forced keys, and `floor`, which is to be found
-/// again. `threads` threads share the work.
-__device__ void reopen_row(const numeric::RowState& rows, int row, int topk, uint64_t floor,
-                           int thread, int threads) {
-  const numeric::ForcedKeys forced(rows, row, topk);
-  uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
-  for (int i = thread; i < forced.count; i += threads) records[i] = forced.record(i);
-  if (thread != 0) return;
-  rows.counts[row] = static_cast<uint32_t>(forced.count);
-  rows.floor_record[row] = floor > 0 ? floor - 1 : 0;
-}
-
-/// One CTA: the groups with lost rows. The first time the rows come from close_row().
-__global__ void __launch_bounds__(kListThreads)
-    list_lost_sm90_kernel(const __grid_constant__ RecoverParams params, int group_rows,
-                          bool first_time) {
-  __shared__ int filled;
-  const int thread = static_cast<int>(threadIdx.x);
-  const numeric::RowState& rows = params.rows;
-  if (thread == 0) filled = 0;
-  __syncthreads();
-  const int groups = (rows.rows + group_rows - 1) / group_rows;
-  for (int group = thread; group < groups; group += kListThreads) {
-    bool any = false;
-    for (int i = 0; i < group_rows; ++i) any = any || is_lost(rows, group * group_rows + i);
-    if (any) params.lost[1 + atomicAdd(&filled, 1)] = group;
-  }
-  __syncthreads();
-  if (thread == 0) params.lost[0] = filled;
-  if (!first_time) return;
-  for (int row = thread; row < rows.rows; row += kListThreads) {
-    if (!is_lost(rows, row)) continue;
-    const uint64_t floor = rows.records[static_cast<int64_t>(row) * rows.capacity];
-    reopen_row(rows, row, params.topk, floor, 0, 1);
-    atomicAdd(params.recovered, 1ull);
-  }
-}
-
-constexpr int kSettleThreads = 256;
-
-/// Rows whose records fit are done; the others begin again with the better floor of what was kept.
-__global__ void __launch_bounds__(kSettleThreads)
-    settle_lost_sm90_kernel(const __grid_constant__ RecoverParams params, int group_rows) {
-  __shared__ RadixShared shared;
-  __shared__ uint64_t kept[kMaxTopk];
-  const numeric::RowState& rows = params.rows;
-  if (params.lost[0] > static_cast<int>(gridDim.x)) return;  // not scored either
-  const int listed = params.lost[0] * group_rows;
-  for (int i = static_cast<int>(blockIdx.x); i < listed; i += static_cast<int>(gridDim.x)) {
-    const int row = params.lost[1 + i / group_rows] * group_rows + i % group_rows;
-    if (!is_lost(rows, row)) continue;
-    const uint32_t written = rows.counts[row];
-    __syncthreads();
-    if (written <= static_cast<uint32_t>(rows.capacity)) {
-      if (threadIdx.x == 0) rows.flags[row] &= ~numeric::kRowRecover;
-      continue;
-    }
-    const uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
-    const uint64_t bound = rank_bound<kSettleThreads>(shared, records, rows.capacity, params.topk);
-    const uint64_t least =
-        keep_records<kSettleThreads>(shared, records, rows.capacity, bound, kept);
-    reopen_row(rows, row, params.topk, least, static_cast<int>(threadIdx.x), kSettleThreads);
+  while (share.next(params, kSlice)) {
+    recover_group<C>(params, shared, share.group, share.low, share.high, phases);
     __syncthreads();
   }
 }
 
 template <int kHeads>
-cudaError_t launch_heads(const RecoverParams& params, int multiprocessors, cudaStream_t stream) {
+cudaError_t score_heads(const RecoverParams& params, int multiprocessors, cudaStream_t stream) {
   using C = Config<kHeads>;
   constexpr int kBytes = sizeof(SharedStorage<C>);
   const auto kernel = recover_sm90_e4m3_kernel<C>;
-  cudaError_t status =
+  const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  RecoverParams launch = params;
-  for (int pass = 0; status == cudaSuccess; ++pass) {
-    list_lost_sm90_kernel<<<1, kListThreads, 0, stream>>>(launch, C::kQueries, pass == 0);
-    status = cudaGetLastError();
-    if (status != cudaSuccess) break;
-    launch.whole = pass == kSplitPasses || params.num_keys < kLeastSplitKeys;
-    kernel<<<multiprocessors, C::kThreads, kBytes, stream>>>(launch);
-    status = cudaGetLastError();
-    if (status != cudaSuccess || launch.whole) break;
-    settle_lost_sm90_kernel<<<multiprocessors, kSettleThreads, 0, stream>>>(launch, C::kQueries);
-    status = cudaGetLastError();
-  }
-  return status;
+  if (status != cudaSuccess) return status;
+  kernel<<<multiprocessors, C::kThreads, kBytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+template <int kHeads>
+cudaError_t launch_heads(const RecoverParams& params, int multiprocessors, cudaStream_t stream) {
+  return run_recover_passes(params, Config<kHeads>::kQueries, score_heads<kHeads>, multiprocessors,
+                            stream);
 }
 
 }  // namespace

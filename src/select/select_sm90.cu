@@ -151,11 +151,11 @@ __device__ void shrink_buffer(RadixShared& shared, StreamState& state, int count
 /// Reads a row's scores in order of ids, keeps those above the floor, and reduces when room ends.
 __global__ void __launch_bounds__(Config::kStreamThreads)
     select_scores_sm90_kernel(const __grid_constant__ numeric::RowState rows, const float* scores,
-                              int64_t stride, const __grid_constant__ OutputForm form) {
+                              int64_t stride, int room, const __grid_constant__ OutputForm form) {
   __shared__ RadixShared shared;
   __shared__ uint32_t filled;
   uint64_t* const buffer = reinterpret_cast<uint64_t*>(dynamic_shared);
-  StreamState state{buffer, buffer + Config::kBuffer, &filled, 0, __int_as_float(0x7fffffff)};
+  StreamState state{buffer, buffer + room, &filled, 0, __int_as_float(0x7fffffff)};
   const int row = static_cast<int>(blockIdx.x);
   const int2 window = rows.windows[row];
   const float* const line = scores + row * stride;
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
     __syncthreads();
     const int count = static_cast<int>(filled);
     __syncthreads();
-    if (count > Config::kBuffer - Config::kChunk) {
+    if (count > room - Config::kChunk) {
       shrink_buffer(shared, state, count, form.topk);
       __syncthreads();
     }
@@ -195,6 +195,21 @@ int next_power_of_two(int value) {
   int size = 1;
   while (size < value) size *= 2;
   return size;
+}
+
+/// Makes the buffer smaller where a block's shared memory is (sm_86, 89 and 120), as long as a step
+/// fits behind K kept records.
+cudaError_t fit_buffer(int topk, int& room) {
+  constexpr int kOwn = 12 * 1024;  // the kernel's other shared memory, rounded up
+  int device = 0;
+  int bytes = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status != cudaSuccess) return status;
+  status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (status != cudaSuccess) return status;
+  const int most = (bytes - kOwn) / static_cast<int>(sizeof(uint64_t)) - next_power_of_two(topk);
+  if (most < room) room = most;
+  return room < topk + Config::kChunk ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 template <class Kernel>
@@ -226,12 +241,14 @@ cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& 
 cudaError_t launch_select_scores_sm90(const numeric::RowState& rows, const float* scores,
                                       int64_t stride, const OutputForm& form, cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
-  const int bytes =
-      (Config::kBuffer + next_power_of_two(form.topk)) * static_cast<int>(sizeof(uint64_t));
-  const cudaError_t status = allow_shared(select_scores_sm90_kernel, bytes);
+  int room = Config::kBuffer;
+  cudaError_t status = fit_buffer(form.topk, room);
   if (status != cudaSuccess) return status;
-  select_scores_sm90_kernel<<<rows.rows, Config::kStreamThreads, bytes, stream>>>(rows, scores,
-                                                                                  stride, form);
+  const int bytes = (room + next_power_of_two(form.topk)) * static_cast<int>(sizeof(uint64_t));
+  status = allow_shared(select_scores_sm90_kernel, bytes);
+  if (status != cudaSuccess) return status;
+  select_scores_sm90_kernel<<<rows.rows, Config::kStreamThreads, bytes, stream>>>(
+      rows, scores, stride, room, form);
   return cudaGetLastError();
 }
 

@@ -73,7 +73,7 @@ void check_dots(int dim) {
   const bool fp16 = score_model == DOSA_MODEL_MMA_F16;
   const bool known = fp16 && engine::device_capability() == kMeasured;
   const plan::ProductRounding rounding = fp16 ? plan::kRoundingMmaF16 : plan::kRoundingMmaFp8;
-  const HostInputs host = make_dots(64, 20000, dim, 31);
+  const HostInputs host = make_dots(64, 5000, dim, 31);
   const DeviceInputs inputs(host, 16);
   const std::vector<float> scores = dense_scores(inputs);
   int64_t different = 0;
