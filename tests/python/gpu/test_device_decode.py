@@ -192,7 +192,7 @@ def test_refused() -> None:
         ({"lens": step.lens.long()}, "context_lens: found dtype int64, expected int32"),
         ({"table": step.table.cpu()}, "block_table: found a tensor on cpu, expected one on cuda:0"),
         ({"cache": step.cache.cpu()}, "kv_cache: found a tensor on cpu, expected one on cuda:0"),
-        ({"cache": step.cache[:, :32]}, "kv_cache: found element strides"),
+        ({"cache": step.cache[..., ::2]}, "kv_cache: found shape"),
         ({"weights": step.weights[:3]}, "weights: found shape"),
         ({"q": step.q[..., :64].contiguous()}, "kv_cache: found shape"),
     ]
