@@ -92,7 +92,7 @@ MUTANTS = [
     ),
     M(
         "scales",
-        "N8",
+        "E6",
         "keys whose scale is zero, negative, subnormal or not finite have no bound",
         "scales",
         PREPARE,
