@@ -71,7 +71,7 @@ def sparse_attention(
         mask = _selected(attention_mask.tensor(), indices, keys)
         return attend(module, query, key, value, mask, **options)
     out = query.new_empty((batch, rows, heads, value.shape[-1]))
-    step = _block_rows(query, value, keys, module._dosa_patch.bytes)
+    step = _block_rows(query, value, keys, module._dosa_patch.budget(query.device.type))
     ends = attention_mask.spans().end
     for begin in range(0, rows, step):
         part = slice(begin, min(begin + step, rows))

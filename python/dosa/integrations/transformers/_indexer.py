@@ -180,9 +180,8 @@ class _Sequence:
                 seen = self._mask.rows(part.start, part.stop, self._mask.shape[2])[self._index]
                 seen = seen[:, self._ids]
             scale = self._module.softmax_scale
-            found = native(
-                queries, self._k, weights, scale, start, stop, self._topk, seen, self._patch.bytes
-            )
+            budget = self._patch.budget(queries.device.type)
+            found = native(queries, self._k, weights, scale, start, stop, self._topk, seen, budget)
         ids = found
         if not self._all:
             ids = torch.where(found >= 0, self._ids[found.clamp(min=0)], -1)

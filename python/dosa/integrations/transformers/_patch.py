@@ -34,6 +34,8 @@ MODES = ("fp8", "native")
 Attention = Literal["auto", "blocks", "model"]
 ATTENTIONS = ("auto", "blocks", "model")
 
+_HOST_MIB, _DEVICE_MIB = 64, 1024
+
 
 class Patch:
     """A patched model: what was done with its calls, and the way back.
@@ -54,7 +56,7 @@ class Patch:
     """
 
     def __init__(
-        self, model: Any, mode: Mode, scale_format: ScaleFormat, rows: int, bytes_: int
+        self, model: Any, mode: Mode, scale_format: ScaleFormat, rows: int, mib: int | None
     ) -> None:
         self.active = False
         self.problem: str | None = None
@@ -62,7 +64,7 @@ class Patch:
         self.fallbacks: Counter[str] = Counter()
         self.visible = 0
         self.fully_scored = 0
-        self.mode, self.scale_format, self.rows, self.bytes = mode, scale_format, rows, bytes_
+        self.mode, self.scale_format, self.rows, self._mib = mode, scale_format, rows, mib
         self._model = model
         self._indexers: list[Any] = []
         self._attentions: list[Any] = []
@@ -87,6 +89,11 @@ class Patch:
         if threads not in self._engines:
             self._engines[threads] = Indexer(threads=threads)
         return self._engines[threads]
+
+    def budget(self, device_type: str) -> int:
+        """Return the bytes of the largest temporary buffer."""
+        default = _HOST_MIB if device_type == "cpu" else _DEVICE_MIB
+        return (default if self._mib is None else self._mib) << 20
 
     def count(self, stats: Stats | None) -> None:
         """Add up what a call took; a device does not say."""
@@ -132,7 +139,7 @@ def patch(
     attention: Attention = "auto",
     scale_format: ScaleFormat = "ue8m0",
     rows: int = 2048,
-    mib: int = 64,
+    mib: int | None = None,
     enabled: bool = True,
 ) -> Patch:
     """Let DoSA select the keys of a model with DeepSeek Sparse Attention.
@@ -159,8 +166,9 @@ def patch(
         Scales of the quantisation: rounded up to powers of two, or not.
     rows : int
         Queries whose heads are held at a time.
-    mib : int
-        MiB of the largest temporary buffer of mode "native" and of attention by blocks.
+    mib : int, optional
+        MiB of the largest temporary buffer of mode "native" and of attention by blocks. Default: 64
+        on the host, 1024 on a device, which small blocks would leave idle.
     enabled : bool
         False, or an environment variable ``DOSA_DISABLE`` that lists ``transformers`` or ``all``,
         leaves the model alone.
@@ -193,12 +201,12 @@ def patch(
     ):
         if value not in known:
             raise ArgumentError.of(name, repr(value), f"one of {', '.join(known)}")
-    for name, number in (("rows", rows), ("mib", mib)):
+    for name, number in (("rows", rows), ("mib", 1 if mib is None else mib)):
         if not isinstance(number, int) or number < 1:
             raise ArgumentError.of(name, repr(number), "an integer of at least 1")
     indexers, attentions = _find(model)
     unpatch(model)
-    made = Patch(model, mode, scale_format, rows, mib << 20)
+    made = Patch(model, mode, scale_format, rows, mib)
     if not enabled or disabled("transformers"):
         made.problem = f"switched off by {DISABLE}" if enabled else "enabled=False"
         return made
