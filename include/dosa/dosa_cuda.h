@@ -20,7 +20,10 @@
  *          DOSA_UNSUPPORTED: allowance grouped (one norm per key is kept), aggregate two and
  *          absolute (one aggregate has room), statistics seeds. A fixed threshold is that of
  *          screening; records are still reduced on the way, or they would not fit.
- * Results  output->rows and output->stats are host structures and must be null here.
+ * Results  output->rows and output->stats, where not null, are device memory too and are filled on
+ *          the stream, struct_size included. On the device mean_slack and seconds are 0; what a
+ *          group of rows lists is counted for each of its rows; a fallback is a row that was scored
+ *          again because records were lost, an estimate failed or nothing could be proven.
  */
 #ifndef DOSA_DOSA_CUDA_H
 #define DOSA_DOSA_CUDA_H

@@ -174,12 +174,11 @@ dosa_status check_output(const dosa_problem& problem, const dosa_output* output)
     return fail(DOSA_INVALID_ARGUMENT, "output.struct_size: found %zu, expected %zu",
                 output->struct_size, sizeof *output);
   }
-  if (output->rows != nullptr || output->stats != nullptr) {
-    return fail(DOSA_UNSUPPORTED, "output.rows, output.stats: expected null on the device");
-  }
   const Pointer pointers[] = {
       {"output.indices", output->indices, sizeof(int32_t), problem.num_queries > 0},
-      {"output.scores", output->scores, sizeof(float), false}};
+      {"output.scores", output->scores, sizeof(float), false},
+      {"output.rows", output->rows, alignof(dosa_row_stats), false},
+      {"output.stats", output->stats, alignof(dosa_stats), false}};
   const dosa_status status = check_pointers(pointers);
   if (status != DOSA_OK) return status;
   const int64_t scores_stride = output->scores != nullptr ? output->scores_stride : problem.topk;

@@ -135,6 +135,8 @@ size_t place_cuda_buffers(const CudaShape& shape, void* base, CudaBuffers& buffe
   buffers.totals = carver.take<CudaTotals>(1);
   buffers.key_meta = carver.take<float2>(static_cast<int64_t>(shape.units) * gpu::kUnitKeys);
   buffers.lost_groups = carver.take<int>(rows * shape.padded_heads / 128 + 1);
+  buffers.row_stats = carver.take<dosa_row_stats>(rows);
+  buffers.row_traces = carver.take<select::RowTrace>(rows);
   buffers.rows.visible = carver.take<int2>(rows);
   buffers.rows.windows = carver.take<int2>(rows);
   buffers.rows.floor_record = carver.take<uint64_t>(rows);

@@ -13,6 +13,7 @@
 #include "numeric/row_state_sm90.cuh"
 #include "screen/choice_sm90.cuh"
 #include "screen/survivors_sm90.cuh"
+#include "select/report_sm90.cuh"
 
 namespace dosa::engine {
 
@@ -53,7 +54,9 @@ struct CudaTotals {
 /// Device arrays inside the caller's workspace.
 struct CudaBuffers {
   CudaTotals* totals;
-  int* lost_groups;  // (groups + 1)
+  int* lost_groups;           // (groups + 1)
+  dosa_row_stats* row_stats;  // (rows), where the caller gives no room
+  select::RowTrace* row_traces;
   float2* key_meta;  // (units * 256)
   numeric::RowState rows;
   gpu::KeyOrder* orders;  // (blocks)

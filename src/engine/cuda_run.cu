@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "engine/cuda_layout.cuh"
+#include "engine/cuda_options.cuh"
 #include "engine/cuda_products.hpp"
+#include "engine/cuda_report.cuh"
 #include "engine/cuda_schedule.hpp"
 #include "gpu/check.hpp"
 #include "gpu/tensor_map.hpp"
@@ -66,25 +68,31 @@ class Run {
 
   void topk_chunk(const dosa_output& output, int64_t first, int rows) {
     begin_chunk(first, rows, shape_.path == CudaPath::kBase);
-    const select::OutputForm form = output_form(output, first);
+    begin_report(output, first);
+    const select::OutputForm form = output_form(problem_, options_, output, first, stats_);
     if (shape_.path == CudaPath::kBase) {
       mark("dense");
       dense_round(refine::Sink::kStore, gpu::Kind::kEvery, {0, shape_.units});
+      report_.round(round(gpu::Kind::kEvery, {0, shape_.units}), 0, nullptr);
       mark("select");
       DOSA_CUDA(select::launch_select_scores_sm90(buffers_.rows, buffers_.scores,
                                                   shape_.score_stride, form, stream_));
+      report_.end();
       return;
     }
     if (shape_.path == CudaPath::kFull) {
       dense_rounds(shape_.units);
+      if (estimates()) prove();
     } else {
       dense_rounds(std::min(shape_.units, shape_.dense_units));
       screened_rounds();
     }
     mark("recover");
+    report_.lost();
     recover();
     mark("select");
     DOSA_CUDA(select::launch_finish_sm90(buffers_.rows, form, stream_));
+    report_.end();
   }
 
   void score_chunk(int64_t first, int rows, float* scores, int64_t stride) {
@@ -141,6 +149,21 @@ class Run {
     DOSA_CUDA(plan::launch_row_setup_sm90(setup, buffers_.rows, buffers_.orders, stream_));
   }
 
+  /// Statistics are kept in the caller's memory, or in the workspace where only sums are wanted.
+  void begin_report(const dosa_output& output, int64_t first) {
+    stats_ = nullptr;
+    if (output.stats != nullptr) stats_ = buffers_.row_stats;
+    if (output.rows != nullptr) stats_ = output.rows + first;
+    select::ReportParams params{};
+    params.rows = buffers_.rows;
+    params.stats = stats_;
+    params.traces = buffers_.row_traces;
+    params.lists = buffers_.lists;
+    params.heads = shape_.heads;
+    params.topk = shape_.topk;
+    report_ = CudaReport(params, output.stats, stream_);
+  }
+
   [[nodiscard]] gpu::Round round(gpu::Kind kind, UnitRange range) const {
     return {buffers_.orders, blocks_, 0, range.begin, range.end, kind};
   }
@@ -175,10 +198,20 @@ class Run {
     params.hard_floor = hard_floor;
     params.all_hard = options_.statistics == DOSA_STATISTICS_RANDOM;
     params.keep_bound = planned_ && options_.threshold == DOSA_THRESHOLD_FIXED;
-    if (visited > 0 && options_.threshold == DOSA_THRESHOLD_RISING) {
-      params.optimism = {buffers_.orders, visited};
-    }
+    if (visited > 0) params.optimism = {buffers_.orders, visited};
     DOSA_CUDA(select::launch_reduce_sm90(params, stream_));
+    report_.reduced();
+  }
+
+  [[nodiscard]] bool estimates() const {
+    return options_.threshold == DOSA_THRESHOLD_RISING &&
+           (shape_.path == CudaPath::kScreen || shape_.units >= kLeastEstimatedUnits);
+  }
+
+  /// Every floor becomes that of the records; rows whose estimates it does not reach are lost.
+  void prove() {
+    reduce(0, nullptr);
+    DOSA_CUDA(select::launch_prove_sm90(buffers_.rows, stream_));
   }
 
   void dense_rounds(int most) {
@@ -186,23 +219,12 @@ class Run {
          range = next_dense_round(range.end, most)) {
       mark("dense");
       dense_round(refine::Sink::kRecord, gpu::Kind::kEvery, range);
+      report_.round(round(gpu::Kind::kEvery, range), 0, nullptr);
       mark("reduce");
       const bool first = range.begin == 0 && shape_.path == CudaPath::kScreen;
-      const bool screens = shape_.path == CudaPath::kScreen;
-      reduce(1, first ? buffers_.hard_floor : nullptr, screens ? range.end : 0);
+      const bool raises = estimates() && raises_estimate(range.end);
+      reduce(1, first ? buffers_.hard_floor : nullptr, raises ? range.end : 0);
     }
-  }
-
-  [[nodiscard]] plan::PlanRules plan_rules() const {
-    plan::PlanRules rules{};
-    rules.strength = options_.retain == DOSA_RETAIN_STRENGTH;
-    rules.projection = options_.projection != 0;
-    rules.triangle = options_.allowance != DOSA_ALLOWANCE_JOINT;
-    rules.joint = options_.allowance != DOSA_ALLOWANCE_TRIANGLE;
-    rules.support = 0.5f;
-    if (options_.aggregate == DOSA_AGGREGATE_ALL) rules.support = 0.0f;
-    if (options_.aggregate == DOSA_AGGREGATE_NONE) rules.support = 2.0f;
-    return rules;
   }
 
   /// A chunk of few blocks has no room for scouts; one width needs none unless it may be declined.
@@ -231,7 +253,7 @@ class Run {
     params.padded_heads = shape_.padded_heads;
     params.active = buffers_.active;
     params.screen_rows = width;
-    params.rules = plan_rules();
+    params.rules = plan_rules(options_);
     params.rounding = products_.rounding;
     params.rows = buffers_.rows;
     params.orders = buffers_.orders;
@@ -352,13 +374,13 @@ class Run {
       refine_round();
       mark("fallback");
       dense_round(refine::Sink::kRecord, gpu::Kind::kEarly, range);
+      report_.round(round(gpu::Kind::kEvery, range), shape_.widths[0], chosen_);
       mark("reduce");
-      const int visited = raises_estimate(range.end) ? range.end : 0;
+      const int visited = estimates() && raises_estimate(range.end) ? range.end : 0;
       const bool last = range.end == shape_.units;
       if (!last) reduce(std::max(1, shape_.topk / kReduceShare), nullptr, visited);
     }
-    reduce(0, nullptr);  // every floor is that of the records now
-    DOSA_CUDA(select::launch_prove_sm90(buffers_.rows, stream_));
+    prove();
   }
 
   void recover() {
@@ -380,26 +402,6 @@ class Run {
     DOSA_CUDA(products_.recover(params, shape_.padded_heads, multiprocessors_, stream_));
   }
 
-  [[nodiscard]] select::OutputForm output_form(const dosa_output& output, int64_t first) const {
-    select::OutputForm form{};
-    form.indices = output.indices + first * output.indices_stride;
-    form.indices_stride = output.indices_stride;
-    if (output.scores != nullptr) {
-      form.scores = output.scores + first * output.scores_stride;
-      form.scores_stride = output.scores_stride;
-    }
-    form.topk = shape_.topk;
-    form.relative = options_.index_form != DOSA_INDEX_ABSOLUTE;
-    form.by_score = options_.order == DOSA_ORDER_SCORE;
-    if (options_.index_form == DOSA_INDEX_OFFSET) form.offset = problem_.index_offset + first;
-    if (options_.index_form == DOSA_INDEX_SLOT) {
-      form.table = problem_.page_table + first * problem_.page_table_stride;
-      form.table_stride = problem_.page_table_stride;
-      form.page_size = problem_.page_size;
-    }
-    return form;
-  }
-
   const dosa_problem& problem_;
   const dosa_options& options_;
   CudaShape shape_;
@@ -415,8 +417,10 @@ class Run {
   const uint8_t* queries_ = nullptr;
   const float* weights_ = nullptr;
   int blocks_ = 0;
-  bool planned_ = false;         // the chunk's certificates are made
-  const int* chosen_ = nullptr;  // the chunk's width in device memory; null: the only one
+  CudaReport report_;
+  dosa_row_stats* stats_ = nullptr;  // of the chunk; null: not asked for
+  bool planned_ = false;             // the chunk's certificates are made
+  const int* chosen_ = nullptr;      // the chunk's width in device memory; null: the only one
 };
 
 }  // namespace
@@ -426,9 +430,15 @@ void cuda_topk(const dosa_problem& problem, const dosa_options& options, const d
   const CudaShape shape = make_cuda_shape(problem, options);
   Run run(problem, options, shape, workspace, stream, hook);
   run.prepare_keys();
+  if (output.stats != nullptr) {
+    DOSA_CUDA(select::launch_report_sums_sm90(output.stats, false, stream));
+  }
   for (int64_t first = 0; first < shape.num_queries; first += shape.chunk_rows) {
     const int64_t left = shape.num_queries - first;
     run.topk_chunk(output, first, static_cast<int>(std::min<int64_t>(left, shape.chunk_rows)));
+  }
+  if (output.stats != nullptr) {
+    DOSA_CUDA(select::launch_report_sums_sm90(output.stats, true, stream));
   }
   run.mark("end");
 }

@@ -32,6 +32,8 @@ inline int dense_units(int topk, bool fixed_threshold) {
   return units;
 }
 
+constexpr int kLeastEstimatedUnits = 512;  // full scoring of shorter contexts gains nothing by it
+
 /// Where the estimated thresholds are raised: each time costs about as much as a reduction, so only
 /// where the visited context has grown fourfold, and at the last two doublings of long ones.
 inline bool raises_estimate(int units) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = gpu::kMaxBlocks;  // one per block of rows
 
-/// One CTA. A block costs at most what dense scoring does, since it falls back to that.
+/// One CTA. A block of which too much survives falls back to dense scoring.
 __global__ void __launch_bounds__(kThreads)
     choice_sm90_kernel(const __grid_constant__ ChoiceParams params) {
   __shared__ float total;
@@ -29,11 +29,13 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < groups; ++i) listed += survivors.lists.counts[block * groups + i];
       const float share = static_cast<float>(listed) /
                           (static_cast<float>(groups) * static_cast<float>(units * gpu::kUnitKeys));
-      const float screened = Cost::kFixed +
-                             Cost::kScreen * static_cast<float>(params.widths[params.index]) /
-                                 static_cast<float>(params.padded_heads) +
-                             Cost::kSurvivor * Cost::kLater * share;
-      atomicAdd(&total, fminf(screened, Cost::kDense));
+      const int all_units = survivors.round.orders[block].units;
+      const float fixed = Cost::kFixedKeys / static_cast<float>(all_units * gpu::kUnitKeys);
+      const float screening = Cost::kScreen * static_cast<float>(params.widths[params.index]) /
+                              static_cast<float>(params.padded_heads);
+      const float refining = Cost::kSurvivor * Cost::kLater * share;
+      const float dense = Cost::kDense + Cost::kWasted * screening;
+      atomicAdd(&total, fixed + (share > kMostSurvivors ? dense : screening + refining));
       atomicAdd(&scouts, 1);
     }
   }

@@ -9,7 +9,7 @@
 
 namespace dosa::screen {
 
-constexpr int kScoutStride = 8;  // one block of rows in eight is screened first
+constexpr int kScoutStride = 16;  // one block of rows in sixteen is screened first
 
 /// What the scouts told; lies in device memory.
 struct Choice {
@@ -19,10 +19,11 @@ struct Choice {
 
 /// Costs of a pair in units of scoring it with every head, measured on one H200 (docs/kernels.md).
 struct Cost {
-  static constexpr float kScreen = 0.9f;    // times R' / H
-  static constexpr float kSurvivor = 2.6f;  // refinement and lists, per listed pair
-  static constexpr float kFixed = 0.03f;    // plan, reductions, recovery
-  static constexpr float kLater = 0.6f;  // survivors of the whole scan to those of the first round
+  static constexpr float kScreen = 0.9f;         // times R' / H
+  static constexpr float kSurvivor = 2.6f;       // refinement and lists, per listed pair
+  static constexpr float kFixedKeys = 16384.0f;  // plan, reductions: as long as that many keys
+  static constexpr float kLater = 0.8f;   // survivors of the whole scan to those of the first round
+  static constexpr float kWasted = 0.5f;  // of its screening, where a block falls back
   static constexpr float kDense = 1.0f;
   static constexpr float kGain = 0.95f;  // screening must promise this much to be chosen over none
 };

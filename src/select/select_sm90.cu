@@ -19,6 +19,25 @@ struct Config {
 
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
 
+/// What the filters compare with: the proven floor or the estimate, whichever is higher.
+__device__ void set_floors(const ReduceParams& params, int row, uint64_t floor, float estimate) {
+  const numeric::RowState& rows = params.rows;
+  const float proven = floor != 0 ? numeric::record_score(floor) : -__int_as_float(0x7f800000);
+  const float threshold = fmaxf(proven, estimate);  // NaN is left out
+  rows.floor_record[row] = floor;
+  rows.floor_score[row] = threshold;
+  rows.optimistic[row] = estimate;
+  if (!params.keep_bound) rows.bound_floor[row] = numeric::bound_floor_of(threshold);
+}
+
+/// The score that a quarter of the records reach; the whole CTA calls this.
+__device__ float quartile(RadixShared& shared, const uint64_t* records, int count) {
+  if (count == 0) return __int_as_float(0x7fffffff);
+  const int rank = count / 4 > 0 ? count / 4 : 1;
+  const uint64_t bound = rank_bound<Config::kThreads>(shared, records, count, rank);
+  return numeric::score_of_code(static_cast<uint32_t>(bound >> 32));
+}
+
 __global__ void __launch_bounds__(Config::kThreads)
     reduce_sm90_kernel(const __grid_constant__ ReduceParams params) {
   __shared__ RadixShared shared;
@@ -27,54 +46,47 @@ __global__ void __launch_bounds__(Config::kThreads)
   const int row = static_cast<int>(blockIdx.x);
   const numeric::RowState& rows = params.rows;
   const uint32_t written = rows.counts[row];
+  uint64_t floor = rows.floor_record[row];
   if (written > static_cast<uint32_t>(rows.capacity)) {
-    // The floor is proven, whatever was lost.
-    if (thread == 0) numeric::close_row(rows, row, rows.floor_record[row]);
+    if (thread == 0) numeric::close_row(rows, row, floor);  // it is proven, whatever was lost
     return;
   }
-  const int count = static_cast<int>(written);
-  const bool has_floor = rows.floor_record[row] != 0;
-  const bool due = count >= params.topk && (!has_floor || count >= params.topk + params.slack);
-  const bool estimate =
+  int count = static_cast<int>(written);
+  const bool due = count >= params.topk && (floor == 0 || count >= params.topk + params.slack);
+  const bool estimates =
       params.optimism.orders != nullptr && (rows.flags[row] & numeric::kRowRecover) == 0;
-  if (!due && !estimate && params.hard_floor == nullptr) return;
+  if (!due && !estimates && params.hard_floor == nullptr) return;
   uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
   for (int i = thread; i < count; i += Config::kThreads) local[i] = records[i];
   __syncthreads();
   if (params.hard_floor != nullptr) {
-    float floor = __int_as_float(0x7fffffff);
-    if (count > 0) {
-      const int rank = count / 4 > 0 ? count / 4 : 1;
-      const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, rank);
-      floor = numeric::score_of_code(static_cast<uint32_t>(bound >> 32));
-      if (params.all_hard) floor = -__int_as_float(0x7f800000);
+    const float hard = quartile(shared, local, count);
+    if (thread == 0) {
+      params.hard_floor[row] = params.all_hard ? -__int_as_float(0x7f800000) : hard;
     }
-    if (thread == 0) params.hard_floor[row] = floor;
     __syncthreads();
   }
-  float optimistic = rows.optimistic[row];
-  if (estimate) {
-    const float score = optimistic_score<Config::kThreads>(shared, params.optimism, rows, row,
-                                                           params.topk, local, count);
-    optimistic = fmaxf(optimistic, score);  // NaN is left out
+  if (due) {
+    const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, params.topk);
+    floor = keep_records<Config::kThreads>(shared, local, count, bound, records);
+    count = params.topk;
+    if (thread == 0) rows.counts[row] = static_cast<uint32_t>(count);
+  }
+  float estimate = rows.optimistic[row];
+  if (estimates) {
     __syncthreads();
-    if (thread == 0 && score >= optimistic) {
-      rows.optimistic[row] = optimistic;
-      rows.bound_floor[row] = fmaxf(rows.bound_floor[row], numeric::bound_floor_of(optimistic));
-      rows.floor_score[row] = fmaxf(rows.floor_score[row], optimistic);  // NaN is left out
-    }
+    for (int i = thread; due && i < count; i += Config::kThreads) local[i] = records[i];
+    __syncthreads();
+    estimate = fmaxf(estimate, optimistic_score<Config::kThreads>(shared, params.optimism, rows,
+                                                                  row, params.topk, local, count));
+    __syncthreads();
   }
-  if (!due) return;
-  const uint64_t bound = rank_bound<Config::kThreads>(shared, local, count, params.topk);
-  const uint64_t least = keep_records<Config::kThreads>(shared, local, count, bound, records);
-  if (thread != 0) return;
-  const float floor = numeric::record_score(least);
-  rows.counts[row] = static_cast<uint32_t>(params.topk);
-  rows.floor_record[row] = least;
-  rows.floor_score[row] = fmaxf(floor, optimistic);
-  if (!params.keep_bound) {
-    rows.bound_floor[row] = numeric::bound_floor_of(floor < optimistic ? optimistic : floor);
-  }
+  if (thread == 0 && (due || estimates)) set_floors(params, row, floor, estimate);
+}
+
+__device__ void report_kth(const OutputForm& form, int row, int kept, uint64_t least) {
+  if (threadIdx.x != 0 || form.stats == nullptr || kept < form.topk) return;
+  form.stats[row].kth_score = numeric::record_score(least);
 }
 
 __global__ void __launch_bounds__(Config::kThreads)
@@ -88,7 +100,8 @@ __global__ void __launch_bounds__(Config::kThreads)
   const int kept = count < form.topk ? count : form.topk;
   if (kept > 0) {
     const uint64_t bound = rank_bound<Config::kThreads>(shared, records, count, kept);
-    keep_records<Config::kThreads>(shared, records, count, bound, sorted);
+    const uint64_t least = keep_records<Config::kThreads>(shared, records, count, bound, sorted);
+    report_kth(form, row, kept, least);
   }
   write_row<Config::kThreads>(form, row, rows.visible[row].x, sorted, kept);
 }
@@ -186,7 +199,9 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
   const int rank = count < form.topk ? count : form.topk;
   if (rank > 0) {
     const uint64_t bound = rank_bound<Config::kStreamThreads>(shared, buffer, count, rank);
-    keep_records<Config::kStreamThreads>(shared, buffer, count, bound, state.kept);
+    const uint64_t least =
+        keep_records<Config::kStreamThreads>(shared, buffer, count, bound, state.kept);
+    report_kth(form, row, rank, least);
   }
   write_row<Config::kStreamThreads>(form, row, rows.visible[row].x, state.kept, rank);
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "dosa/dosa.h"
+
 #include "numeric/row_state_sm90.cuh"
 #include "select/optimistic_sm90.cuh"
 
@@ -23,6 +25,7 @@ struct OutputForm {
   const int32_t* table;   // (rows, pages); null: none
   int64_t table_stride;
   int page_size;
+  dosa_row_stats* stats;  // (rows): kth_score is written; null: nothing
   int topk;
   bool relative;  // ids count from the row's (clamped) start
   bool by_score;  // descending score instead of ascending id

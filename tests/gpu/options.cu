@@ -98,6 +98,78 @@ void check_rules() {
   rule("random statistics", [](dosa_options& o) { o.statistics = DOSA_STATISTICS_RANDOM; });
 }
 
+/// Statistics in device memory: what must hold of them whatever was pruned.
+void check_statistics(const std::string& name, const HostInputs& host, int mode) {
+  const int topk = 256;
+  const DeviceInputs inputs(host, topk);
+  const dosa_options options = default_options(mode, 14);
+  size_t bytes = 0;
+  dosa_cuda_workspace_bytes(&inputs.problem, &options, &bytes);
+  const DeviceArray<uint8_t> workspace(bytes);
+  const size_t count = static_cast<size_t>(host.queries);
+  const DeviceArray<int32_t> ids(count * topk);
+  const DeviceArray<float> scores(count * topk);
+  const DeviceArray<dosa_row_stats> rows(count);
+  const DeviceArray<dosa_stats> sums(1);
+  workspace.poison();
+  rows.poison();
+  sums.poison();
+  dosa_output output{};
+  output.struct_size = sizeof output;
+  output.indices = ids.get();
+  output.indices_stride = topk;
+  output.scores = scores.get();
+  output.scores_stride = topk;
+  output.rows = rows.get();
+  output.stats = sums.get();
+  const dosa_status status =
+      dosa_cuda_topk(&inputs.problem, &options, &output, workspace.get(), bytes, nullptr);
+  expect(status == DOSA_OK, name, dosa_last_error());
+  DOSA_CUDA(cudaDeviceSynchronize());
+  const std::vector<dosa_row_stats> got = rows.host();
+  const std::vector<float> best = scores.host();
+  dosa_stats total{};
+  int wrong = 0;
+  for (size_t row = 0; row < count; ++row) {
+    const dosa_row_stats& stats = got[row];
+    const int start = std::clamp(host.k_start[row], 0, host.keys);
+    const int visible = std::max(0, std::clamp(host.k_end[row], 0, host.keys) - start);
+    const auto line = best.begin() + static_cast<int64_t>(row * topk);
+    float kth = -std::numeric_limits<float>::infinity();
+    if (visible >= topk) kth = *std::min_element(line, line + topk);
+    const bool all = mode != DOSA_MODE_DOSA;
+    bool fine = stats.visible == visible && stats.kth_score == kth;
+    fine = fine && stats.screened <= visible && stats.screened >= 0 && stats.fallback <= 1;
+    fine = fine && (!all || (stats.screened == 0 && stats.fully_scored >= visible));
+    fine = fine && (stats.screened == 0 || stats.heads == 14);
+    fine = fine && (mode == DOSA_MODE_BASE || stats.records >= std::min(visible, topk) ||
+                    stats.fallback == 1);
+    fine = fine && (stats.fallback == 1 || !(stats.last_threshold > kth));
+    wrong += fine ? 0 : 1;
+    total.visible += stats.visible;
+    total.screened += stats.screened;
+    total.fully_scored += stats.fully_scored;
+  }
+  const dosa_stats sum = sums.host()[0];
+  const bool same = sum.rows == host.queries && sum.visible == total.visible &&
+                    sum.screened == total.screened && sum.fully_scored == total.fully_scored &&
+                    sum.struct_size == sizeof sum && (sum.screened > 0) == (mode == DOSA_MODE_DOSA);
+  expect(wrong == 0 && same, name,
+         std::to_string(wrong) + " wrong rows, sums " + (same ? "ok" : "wrong"));
+  std::printf("%-40s visible %lld screened %lld scored %lld records %lld deficit %g %s\n",
+              name.c_str(), static_cast<long long>(sum.visible),
+              static_cast<long long>(sum.screened), static_cast<long long>(sum.fully_scored),
+              static_cast<long long>(sum.records), sum.mean_deficit,
+              wrong == 0 && same ? "ok" : "WRONG");
+}
+
+void check_all_statistics() {
+  HostInputs host = make_real(140, 50000, 32, 60);
+  for (const int mode : kModes) check_statistics("statistics", host, mode);
+  make_ragged(host, 61);
+  for (const int mode : kModes) check_statistics("statistics ragged", host, mode);
+}
+
 /// Short heads: the kernels read zeros behind them, and zero k-steps change no bit.
 void check_short_heads() {
   for (const int dim : {32, 64}) {
@@ -144,6 +216,7 @@ int main() {
     dosa::testing::check_forced();
     dosa::testing::check_rules();
     dosa::testing::check_short_heads();
+    dosa::testing::check_all_statistics();
   } catch (const std::exception& error) {
     std::printf("FAILED: %s\n", error.what());
     return 1;
