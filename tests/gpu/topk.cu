@@ -85,8 +85,8 @@ void check_shapes(bool quick) {
   }
 }
 
-/// Pilots and seeds: many rows and a long context, against the answers of dense scoring.
-void check_seeded(const std::string& name, const HostInputs& host, int topk) {
+/// Many rows and a long context, against the answers of dense scoring.
+void check_many(const std::string& name, const HostInputs& host, int topk) {
   const DeviceInputs inputs(host, topk);
   const Answer wanted = run_topk(inputs, default_options(DOSA_MODE_FULL, 0));
   const Answer answer = run_topk(inputs, default_options(DOSA_MODE_DOSA, 0));
@@ -98,16 +98,16 @@ void check_seeded(const std::string& name, const HostInputs& host, int topk) {
               static_cast<long long>(answer.counters.recovered_rows), wrong == 0 ? "ok" : "WRONG");
 }
 
-void check_all_seeded() {
+void check_all_many() {
   HostInputs real = make_real(2100, 270001, 32, 20);
   make_causal(real);
-  check_seeded("seeded real", real, 2048);
-  check_seeded("seeded real k100", real, 100);
+  check_many("many real", real, 2048);
+  check_many("many real k100", real, 100);
   HostInputs ints = make_int(2048, 262144, 32, 21);
-  check_seeded("seeded int", ints, 512);
+  check_many("many int", ints, 512);
   make_ragged(ints, 22);
-  check_seeded("seeded int ragged", ints, 1000);
-  check_seeded("seeded plateau", make_dial(2050, 32, std::vector<float>(262200, 1.0f), 1.0f), 2048);
+  check_many("many int ragged", ints, 1000);
+  check_many("many plateau", make_dial(2050, 32, std::vector<float>(262200, 1.0f), 1.0f), 2048);
 }
 
 /// Every kernel on little data: screening begins behind the first 8K keys.
@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
     }
     dosa::testing::check_shapes(quick);
     if (!quick) dosa::testing::check_special();
-    if (!quick) dosa::testing::check_all_seeded();
+    if (!quick) dosa::testing::check_all_many();
     dosa::testing::check_repeats(quick);
   } catch (const std::exception& error) {
     std::printf("FAILED: %s\n", error.what());

@@ -10,7 +10,7 @@ from dosa.report.statistics import median
 from dosa.report.words import significant
 
 PHASES = (
-    "prepare", "pilots", "dense", "seeds", "plan", "screen", "lists", "refine", "fallback",
+    "prepare", "dense", "scouts", "plan", "screen", "lists", "refine", "fallback",
     "reduce", "recover", "select",
 )  # fmt: skip
 _FLOORS = {"screen": "screen", "refine": "refine"}
