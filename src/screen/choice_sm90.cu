@@ -33,9 +33,11 @@ __global__ void __launch_bounds__(kThreads)
       const float fixed = Cost::kFixedKeys / static_cast<float>(all_units * gpu::kUnitKeys);
       const float screening = Cost::kScreen * static_cast<float>(params.widths[params.index]) /
                               static_cast<float>(params.padded_heads);
-      const float refining = Cost::kSurvivor * Cost::kLater * share;
+      const float seen = static_cast<float>(survivors.round.begin) / static_cast<float>(all_units);
+      const float later = Cost::kLater * powf(seen, Cost::kLaterPower) * share;
+      const float refining = Cost::kSurvivor * later;
       const float dense = Cost::kDense + Cost::kWasted * screening;
-      atomicAdd(&total, fixed + (share > kMostSurvivors ? dense : screening + refining));
+      atomicAdd(&total, fixed + (later > kMostSurvivors ? dense : screening + refining));
       atomicAdd(&scouts, 1);
     }
   }

@@ -21,9 +21,10 @@ struct Choice {
 struct Cost {
   static constexpr float kScreen = 0.9f;         // times R' / H
   static constexpr float kSurvivor = 2.6f;       // refinement and lists, per listed pair
-  static constexpr float kFixedKeys = 16384.0f;  // plan, reductions: as long as that many keys
-  static constexpr float kLater = 0.8f;   // survivors of the whole scan to those of the first round
-  static constexpr float kWasted = 0.5f;  // of its screening, where a block falls back
+  static constexpr float kFixedKeys = 24576.0f;  // plan, reductions: as long as that many keys
+  static constexpr float kLater = 1.3f;          // later survivors, of those of the scouts' round:
+  static constexpr float kLaterPower = 0.22f;    // kLater * (share of keys seen before)^kLaterPower
+  static constexpr float kWasted = 0.5f;         // of its screening, where a block falls back
   static constexpr float kDense = 1.0f;
   static constexpr float kGain = 0.95f;  // screening must promise this much to be chosen over none
 };
