@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of real size for measurements on the device: made there, or read from raw files.
+// Inputs of real size for measurements on the device, made there.
 #pragma once
 
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -100,17 +99,6 @@ inline unsigned ctas(int64_t count) {
   return static_cast<unsigned>((count + kFillThreads - 1) / kFillThreads);
 }
 
-inline void read_file(const std::string& path, void* target, int64_t bytes) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file || file.tellg() != bytes) {
-    throw std::runtime_error(path + ": expected a file of " + std::to_string(bytes) + " bytes");
-  }
-  std::vector<char> host(static_cast<size_t>(bytes));
-  file.seekg(0);
-  file.read(host.data(), bytes);
-  DOSA_CUDA(cudaMemcpy(target, host.data(), host.size(), cudaMemcpyHostToDevice));
-}
-
 /// Normal queries and keys, `positive` heads of positive weight, the rest negative.
 inline void fill_random(const DeviceProblem& inputs, int positive, uint64_t seed) {
   constexpr float kSize = 60.0f;  // most codes far from both ends of e4m3
@@ -125,16 +113,6 @@ inline void fill_random(const DeviceProblem& inputs, int positive, uint64_t seed
   fill_weights<<<ctas(weights), kFillThreads>>>(inputs.weights, weights, problem.num_heads,
                                                 positive, seed + (3ull << 40));
   DOSA_CUDA(cudaDeviceSynchronize());
-}
-
-/// Reads PREFIX.q, .k, .k_scale and .weights: the tensors' bytes, exactly as long as the shapes
-/// ask.
-inline void fill_from_files(const DeviceProblem& inputs, const std::string& prefix) {
-  const dosa_problem& problem = inputs.problem;
-  read_file(prefix + ".q", inputs.q, problem.num_queries * problem.num_heads * 128);
-  read_file(prefix + ".k", inputs.k, problem.num_keys * 128);
-  read_file(prefix + ".k_scale", inputs.k_scale, problem.num_keys * 4);
-  read_file(prefix + ".weights", inputs.weights, problem.num_queries * problem.num_heads * 4);
 }
 
 }  // namespace dosa::bench
