@@ -6,7 +6,11 @@ Run after `pip install .` where a CUDA compiler is found: python examples/06_tor
 
 import sys
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    print(f"nothing to show without torch: {error}")
+    sys.exit()
 
 import dosa
 import dosa.torch  # registers torch.ops.dosa
