@@ -151,6 +151,7 @@ size_t place_paged_buffers(const dosa_paged_problem& problem, const PagedShape& 
   const int64_t capacity = select::witness_capacity(problem.topk);
   buffers.witnesses.floors = carver.take<numeric::RowFloor>(rows);
   buffers.witnesses.codes = carver.take<uint32_t>(rows * capacity);
+  buffers.witnesses.broken = carver.take<uint32_t>(requests * select::kWitnessCtas);
   if (rows <= kMostBinnedRows) {
     buffers.witnesses.bins = carver.take<uint32_t>(rows * numeric::kFloorBins);
   }
@@ -181,7 +182,7 @@ void cuda_paged_topk(const dosa_paged_problem& problem, const dosa_options& opti
         problem.witness_index != nullptr ? problem.witness_index + first : nullptr, first};
     if (shape.witnesses) {
       const select::WitnessParams params{step, states, options.mode != DOSA_MODE_BASE,
-                                         buffers.witnesses};
+                                         buffers.witnesses, 0};
       DOSA_CUDA(
           select::launch_paged_witness_sm90(params, shape.padded_heads, multiprocessors, stream));
     }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "numeric/order_sm90.cuh"
+
 namespace dosa::numeric {
 
 constexpr int kMostNextN = 8;
@@ -66,21 +68,36 @@ __device__ __forceinline__ int page_of(const PagedStep& step, int b, int block) 
   return page >= 0 && page < step.num_pages ? page : -1;
 }
 
-/// What the witnesses of a row prove, and the bins in which the scan counts what it finds: bin i
-/// holds the codes from `code + (i << shift)` on, the last one all above.
-struct RowFloor {
-  uint32_t code;  // at least K distinct tokens have this code or a higher one; 0: nothing known
-  uint32_t shift;
+/// Even bins of scores from `low` on, the last one open: bin floor((score - low) * inverse), as
+/// fp32 computes it. Rounding keeps order, so bins do. NaN and undefined differences are in bin 0.
+struct ScoreBins {
+  float low;
+  float inverse;  // bins per unit
 };
+
+__device__ __forceinline__ int bin_of(ScoreBins bins, float score, int last) {
+  const float place = __fmul_rn(__fsub_rn(score, bins.low), bins.inverse);
+  return place >= static_cast<float>(last) ? last : __float2int_rz(place);
+}
+
+/// No score in `bin` or above is below this: the two roundings of bin_of are taken back, downward.
+__device__ __forceinline__ float bin_edge(ScoreBins bins, int bin) {
+  if (bin == 0) return bins.low;
+  constexpr float kTwoRoundings = 1.0f - 0x1p-21f;
+  const float width = __frcp_rd(bins.inverse);
+  const float distance = __fmul_rd(__fmul_rd(static_cast<float>(bin), width), kTwoRoundings);
+  return __fadd_rd(bins.low, distance);
+}
 
 constexpr int kFloorBins = 1024;
 
-/// The bin of a record that reaches the floor.
-__device__ __forceinline__ int bin_of(RowFloor floor, uint64_t record) {
-  const uint32_t bin = (static_cast<uint32_t>(record >> 32) - floor.code) >> floor.shift;
-  constexpr uint32_t kLast = kFloorBins - 1;
-  return static_cast<int>(bin < kLast ? bin : kLast);
-}
+/// What the witnesses of a row prove, and the bins in which the scan counts what it finds.
+struct RowFloor {
+  uint32_t code;  // at least K distinct tokens have this code or a higher one; 0: nothing known
+  float inverse;  // of kFloorBins bins from its score to the best witness
+
+  __device__ __forceinline__ ScoreBins bins() const { return {score_of_code(code), inverse}; }
+};
 
 /// The record below which nothing of the row can win.
 __device__ __forceinline__ uint64_t floor_below(uint32_t code) {

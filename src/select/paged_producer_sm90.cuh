@@ -42,76 +42,71 @@ struct RingPlace {
   }
 };
 
-/// Pages of a request, 32 blocks at a time and 32 ahead; the whole warp calls this.
-struct PageWindow {
-  int window = -1;  // first block that `page` holds
-  int page = -1;    // of block window + lane
-  int ahead = -1;   // of block window + 32 + lane; on its way
-
-  static __device__ __forceinline__ int look_up(const int32_t* table, int block, int blocks) {
-    return block < blocks ? table[block] : -1;
-  }
-  __device__ __forceinline__ void begin() { window = -1; }
-  __device__ __forceinline__ int operator()(const int32_t* table, int block, int blocks) {
-    const int lane = static_cast<int>(threadIdx.x) & 31;
-    const int wanted = block & ~31;
-    if (wanted != window) {
-      page = window >= 0 && wanted == window + 32 ? ahead : look_up(table, wanted + lane, blocks);
-      ahead = look_up(table, wanted + 32 + lane, blocks);
-      window = wanted;
-    }
-    return __shfl_sync(0xffffffffu, page, block - wanted);
-  }
-};
-
-/// By tensor maps, whole pages or halves of the largest: one warp brings keys, another scales.
+/// By tensor maps, whole pages or halves of the largest. Two lanes of different warps take tiles by
+/// turns: one alone would not keep up with the memory.
 struct MappedProducer {
   static constexpr int kWarps = 2;
-  static constexpr int kArrivals = kWarps;  // per tile
+  static constexpr int kArrivals = 1;  // per tile
 
   static __device__ void run(const ScanParams& params, const KeyRing& ring, SegmentWalk walk,
                              int warp) {
+    if ((threadIdx.x & 31) != 0) return;
     const numeric::PagedStep& step = params.step;
-    const int lane = static_cast<int>(threadIdx.x) & 31;
-    constexpr int kTileShift = 6;
-    static_assert(1 << kTileShift == numeric::kTokenTile, "tiles are halved by shifts");
-    const int shift = min(step.page_shift, kTileShift);  // of the tokens of a box
-    const int box = 1 << shift;
-    const int token_bytes = warp == 0 ? 128 : 4;
     RingPlace place;
-    PageWindow pages;
+    place.advance(ring.stages, warp);
+    int turn = warp;
     Segment segment{};
     while (walk.next(step, segment)) {
-      const int length = numeric::scan_length(step, segment.request);
-      const int blocks = (length + step.page_size - 1) >> step.page_shift;
       const int32_t* const table = step.table + segment.request * step.table_stride;
-      pages.begin();
-      for (int tile = segment.first; tile < segment.end; ++tile) {
-        const int token = tile * numeric::kTokenTile;
-        // Boxes that hold a token.
-        const int boxes = min(numeric::kTokenTile, length - token + box - 1) >> shift;
-        uint64_t* const full = ring.full + place.stage;
-        gpu::barrier_wait(ring.empty + place.stage, place.phase ^ 1);
-        if (lane == 0) {
-          gpu::barrier_arrive_expect(full, static_cast<uint32_t>(boxes * box * token_bytes));
+      int tile = segment.first + turn;
+      if (step.page_size >= numeric::kTokenTile) {
+        const int shift = step.page_shift - kTileShift;  // tiles of a page
+        int page = tile < segment.end ? table[tile >> shift] : 0;
+        for (; tile < segment.end; tile += kWarps) {
+          const int next = tile + kWarps < segment.end ? table[(tile + kWarps) >> shift] : 0;
+          uint64_t* const full = ring.full + place.stage;
+          gpu::barrier_wait(ring.empty + place.stage, place.phase ^ 1);
+          gpu::barrier_arrive_expect(full, numeric::kTokenTile * (128 + 4));
+          load(params, ring, place.stage, 0, tile * numeric::kTokenTile & (step.page_size - 1),
+               page);
+          page = next;
+          place.advance(ring.stages, kWarps);
         }
-        for (int i = 0; i < boxes; ++i) {
-          const int first = token + i * box;
-          const int page = pages(table, first >> step.page_shift, blocks);
-          const int within = first & (step.page_size - 1);
-          // A page that does not exist reads as zeros.
-          if (lane == 0 && warp == 0) {
-            gpu::tensor_load(ring.tile(place.stage) + i * box * 128, &params.page_keys, 0, within,
-                             page, full);
-          }
-          if (lane == 0 && warp == 1) {
-            gpu::tensor_load(ring.tile_scales(place.stage) + i * box, &params.page_scales, within,
-                             page, full);
-          }
+      } else {
+        const int length = numeric::scan_length(step, segment.request);
+        for (; tile < segment.end; tile += kWarps) {
+          load_small(params, ring, place.stage, place.phase, table, tile, length);
+          place.advance(ring.stages, kWarps);
         }
-        __syncwarp();
-        place.advance(ring.stages, 1);
       }
+      turn = tile - segment.end;
+    }
+  }
+
+ private:
+  static constexpr int kTileShift = 6;
+  static_assert(1 << kTileShift == numeric::kTokenTile, "pages are cut into tiles by shifts");
+
+  /// A box to the rows of a tile from `row` on; a page that does not exist reads as zeros.
+  static __device__ __forceinline__ void load(const ScanParams& params, const KeyRing& ring,
+                                              int stage, int row, int within, int page) {
+    uint64_t* const full = ring.full + stage;
+    gpu::tensor_load(ring.tile(stage) + row * 128, &params.page_keys, 0, within, page, full);
+    gpu::tensor_load(ring.tile_scales(stage) + row, &params.page_scales, within, page, full);
+  }
+
+  /// A tile of several pages, those that hold a token.
+  static __device__ void load_small(const ScanParams& params, const KeyRing& ring, int stage,
+                                    uint32_t phase, const int32_t* table, int tile, int length) {
+    const numeric::PagedStep& step = params.step;
+    const int token = tile * numeric::kTokenTile;
+    const int pages =
+        min(numeric::kTokenTile, length - token + step.page_size - 1) >> step.page_shift;
+    gpu::barrier_wait(ring.empty + stage, phase ^ 1);
+    gpu::barrier_arrive_expect(ring.full + stage,
+                               static_cast<uint32_t>(pages << step.page_shift) * (128 + 4));
+    for (int i = 0; i < pages; ++i) {
+      load(params, ring, stage, i << step.page_shift, 0, table[(token >> step.page_shift) + i]);
     }
   }
 };

@@ -211,7 +211,8 @@ __device__ __forceinline__ void append(const ScanParams& params, Control& contro
     if (!keep[i]) continue;
     memory[at[i]] = records[i];
     if (slot.bins == nullptr) continue;
-    const int bin = numeric::bin_of({slot.code[query], slot.shift[query]}, records[i]);
+    const int bin = numeric::bin_of(slot.known[query].bins(), numeric::record_score(records[i]),
+                                    numeric::kFloorBins - 1);
     atomicAdd(slot.bins + query * numeric::kFloorBins + bin, 1u);
   }
 }

@@ -26,10 +26,9 @@ struct SegmentSlot {
   uint32_t* bins;                                 // (next_n, kFloorBins) of the request; null: none
   unsigned long long floor[numeric::kMostNextN];  // only records above can win; never falls
   int length[numeric::kMostNextN];                // 0 for rows without a search
-  uint32_t code[numeric::kMostNextN];             // first bin
-  uint32_t shift[numeric::kMostNextN];
-  uint32_t count[numeric::kMostNextN];  // records written
-  uint64_t* records;                    // (next_n, capacity)
+  numeric::RowFloor known[numeric::kMostNextN];   // before the scan
+  uint32_t count[numeric::kMostNextN];            // records written
+  uint64_t* records;                              // (next_n, capacity)
 };
 
 struct ScanTeam {
@@ -50,13 +49,12 @@ __device__ __forceinline__ void fill_slot(const ScanParams& params, const Segmen
   const int t = static_cast<int>(threadIdx.x) & 31;
   if (t < numeric::kMostNextN) {
     const int length = t < step.next_n ? numeric::row_length(step, segment.request, t) : 0;
-    numeric::RowFloor floor{0, 0};
+    numeric::RowFloor floor{0, 0.0f};
     if (t < step.next_n && params.floors != nullptr) {
       floor = params.floors[static_cast<int64_t>(segment.request) * step.next_n + t];
     }
     slot.floor[t] = numeric::floor_below(floor.code);
-    slot.code[t] = floor.code;
-    slot.shift[t] = floor.shift;
+    slot.known[t] = floor;
     slot.length[t] = numeric::is_short(step, length) ? 0 : length;
     slot.count[t] = 0;
   }
@@ -146,9 +144,9 @@ __device__ __forceinline__ void raise_floor(SegmentSlot& slot, const uint32_t* b
     above += counts[i];
     if (bin < 0 && above >= needed) bin = i;
   }
-  const uint32_t edge =
-      slot.code[t] + (static_cast<uint32_t>((31 - lane) * kPerLane + bin) << slot.shift[t]);
-  atomicMax(&slot.floor[t], static_cast<unsigned long long>(numeric::floor_below(edge)));
+  const float edge = numeric::bin_edge(slot.known[t].bins(), (31 - lane) * kPerLane + bin);
+  const uint64_t floor = numeric::floor_below(numeric::order_code(edge));
+  atomicMax(&slot.floor[t], static_cast<unsigned long long>(floor));
 }
 
 }  // namespace dosa::select

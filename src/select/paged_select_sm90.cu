@@ -153,15 +153,11 @@ struct Cut {
   int in_bin;
 };
 
-/// Finds the cut for the best `most` records; the whole CTA calls this.
+/// Finds the cut for the best `most` records by the counts in the histogram; the whole CTA calls
+/// this.
 template <class C>
-__device__ Cut find_cut(SharedStorage& shared, const uint32_t* bins, int most) {
-  static_assert(kBins % numeric::kFloorBins == 0, "the histogram has room for the bins");
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) shared.radix.bin = kBins;
-  for (int i = thread; i < kBins; i += C::kThreads) {
-    shared.radix.histogram[i] = i < numeric::kFloorBins ? bins[i] : 0;
-  }
+__device__ Cut find_cut(SharedStorage& shared, int most) {
+  if (threadIdx.x == 0) shared.radix.bin = kBins;
   __syncthreads();
   find_bin<C::kThreads>(shared.radix, static_cast<uint32_t>(most));
   if (shared.radix.bin == kBins) return {-1, 0, 0};
@@ -200,9 +196,9 @@ template <class C>
 __device__ int select_binned(const PagedSelectParams& params, SharedStorage& shared,
                              const Pool& pool, int b, int t, int2 ctas, int total) {
   const int64_t row = static_cast<int64_t>(b) * params.step.next_n + t;
-  const Cut cut = find_cut<C>(shared, params.witnesses.bins + row * numeric::kFloorBins, pool.most);
+  const Cut cut = find_cut<C>(shared, pool.most);
   if (cut.in_bin > C::kBuffer || (cut.bin < 0 && total > pool.most)) return -1;
-  const numeric::RowFloor floor = params.witnesses.floors[row];
+  const numeric::ScoreBins bins = params.witnesses.floors[row].bins();
   for (int start = 0; start < total; start += C::kChunk) {
     uint64_t records[C::kLoads];
 #pragma unroll
@@ -212,7 +208,9 @@ __device__ int select_binned(const PagedSelectParams& params, SharedStorage& sha
     }
 #pragma unroll
     for (int i = 0; i < C::kLoads; ++i) {
-      const int bin = records[i] != 0 ? numeric::bin_of(floor, records[i]) : -2;
+      const int bin = records[i] != 0 ? numeric::bin_of(bins, numeric::record_score(records[i]),
+                                                        numeric::kFloorBins - 1)
+                                      : -2;
       push(shared.taken, pool.sorted, bin > cut.bin, records[i]);
       push(shared.filled, pool.buffer, bin == cut.bin, records[i]);
     }
@@ -229,8 +227,21 @@ __device__ int select_binned(const PagedSelectParams& params, SharedStorage& sha
 template <class C>
 __device__ int select_records(const PagedSelectParams& params, SharedStorage& shared, Pool& pool,
                               int b, int t, int2 ctas) {
+  constexpr int kEach = numeric::kFloorBins / C::kThreads;
+  static_assert(kEach * C::kThreads == numeric::kFloorBins, "threads share the bins evenly");
+  const int thread = static_cast<int>(threadIdx.x);
+  uint32_t counted[kEach] = {};
+  if (params.witnesses.bins != nullptr) {
+    const int64_t row = static_cast<int64_t>(b) * params.step.next_n + t;
+    const uint32_t* const bins = params.witnesses.bins + row * numeric::kFloorBins;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) counted[i] = bins[i * C::kThreads + thread];
+  }
   const int total = count_records<C>(params, shared, b, t, ctas);
   if (params.witnesses.bins != nullptr) {
+    for (int i = thread; i < kBins; i += C::kThreads) shared.radix.histogram[i] = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) shared.radix.histogram[i * C::kThreads + thread] = counted[i];
     const int kept = select_binned<C>(params, shared, pool, b, t, ctas, total);
     if (kept >= 0) return kept;
   }

@@ -36,11 +36,14 @@ __device__ __forceinline__ uint32_t* state_of(const WitnessStates& states, int b
   return reinterpret_cast<uint32_t*>(states.memory + index * states.stride);
 }
 
+constexpr int kWitnessCtas = 8;  // of a request, at most
+
 /// What was scored first; all in the workspace.
 struct WitnessResults {
   numeric::RowFloor* floors;  // (rows)
   uint32_t* codes;            // (rows, capacity) 0: not visible to the row, or NaN
-  uint32_t* bins;             // (rows, kFloorBins) set to zeros for the scan; null: not wanted
+  uint32_t* broken;  // (requests, kWitnessCtas) a CTA's share of the state is not ascending
+  uint32_t* bins;    // (rows, kFloorBins) set to zeros for the scan; null: not wanted
 };
 
 struct WitnessParams {
@@ -48,6 +51,7 @@ struct WitnessParams {
   WitnessStates states;
   bool use_states;  // false: spread tokens only
   WitnessResults results;
+  int ctas;  // of a request; set by the launcher
 };
 
 /// Scores, for every request that is long enough, the distinct visible tokens of its state, or,
