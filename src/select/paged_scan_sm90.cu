@@ -354,6 +354,7 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
       if (thread % 128 == 0) atomicAdd(&control.done, 1u);
       while (meet<C>(params, control, slot) != C::kTeams * (place.number + 1)) {
       }
+      filter_segment(params, control.radix, slot);
       close_segment<C>(params, slot);
       if (thread == 0) *const_cast<volatile uint32_t*>(&control.finished) = place.number + 1;
     }

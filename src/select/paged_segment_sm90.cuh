@@ -69,13 +69,12 @@ __device__ __forceinline__ void fill_slot(const ScanParams& params, const Segmen
       params.bins + static_cast<int64_t>(segment.request) * step.next_n * numeric::kFloorBins;
 }
 
-/// Brings a row of the segment back to its K best records; all consumers call this.
-__device__ __forceinline__ void reduce_row(RadixShared& radix, SegmentSlot& slot, int t,
-                                           uint64_t* records, int topk) {
+/// Keeps the records of a row that reach `bound`, in place; all consumers call this.
+/// Leaves how many in radix.cursor and the least of them in radix.least.
+__device__ __forceinline__ void compact_row(RadixShared& radix, uint64_t* records, int count,
+                                            uint64_t bound) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread & 31;
-  const int count = static_cast<int>(slot.count[t]);
-  const uint64_t bound = rank_bound<kScanThreads, ScanTeam>(radix, records, count, topk);
   if (thread == 0) {
     radix.cursor = 0;
     radix.least = ~0ull;
@@ -102,7 +101,15 @@ __device__ __forceinline__ void reduce_row(RadixShared& radix, SegmentSlot& slot
   }
   if (lane == 0) atomicMin(&radix.least, static_cast<unsigned long long>(least));
   ScanTeam::sync();
-  if (thread == 0) {
+}
+
+/// Brings a row of the segment back to its K best records; all consumers call this.
+__device__ __forceinline__ void reduce_row(RadixShared& radix, SegmentSlot& slot, int t,
+                                           uint64_t* records, int topk) {
+  const int count = static_cast<int>(slot.count[t]);
+  const uint64_t bound = rank_bound<kScanThreads, ScanTeam>(radix, records, count, topk);
+  compact_row(radix, records, count, bound);
+  if (threadIdx.x == 0) {
     atomicMax(&slot.floor[t], radix.least);
     slot.count[t] = static_cast<uint32_t>(topk);
   }
@@ -147,6 +154,33 @@ __device__ __forceinline__ void raise_floor(SegmentSlot& slot, const uint32_t* b
   const float edge = numeric::bin_edge(slot.known[t].bins(), (31 - lane) * kPerLane + bin);
   const uint64_t floor = numeric::floor_below(numeric::order_code(edge));
   atomicMax(&slot.floor[t], static_cast<unsigned long long>(floor));
+}
+
+/// Drops the records of a segment that the request's bins meanwhile prove out. A short segment is
+/// scanned before its floors can rise; without this the selection would go through all it found.
+/// All consumers call this when they are through with the segment.
+__device__ __forceinline__ void filter_segment(const ScanParams& params, RadixShared& radix,
+                                               SegmentSlot& slot) {
+  constexpr uint32_t kWorthFiltering = 256;  // records
+  constexpr int kManySegments = 8;           // of a request: each CTA has few of its winners
+  const Segment& segment = slot.segment;
+  if (slot.bins == nullptr ||
+      (segment.end - segment.first) * kManySegments > segment.request_tiles) {
+    return;
+  }
+  for (int t = 0; t < params.step.next_n; ++t) {
+    const uint32_t count = slot.count[t];
+    if (count < kWorthFiltering) continue;
+    if (threadIdx.x < 32) {
+      raise_floor(slot, slot.bins + t * numeric::kFloorBins, t, params.step.topk);
+    }
+    ScanTeam::sync();
+    const uint64_t bound = read_volatile(slot.floor[t]) + 1;
+    compact_row(radix, slot.records + static_cast<int64_t>(t) * params.found.capacity,
+                static_cast<int>(count), bound);
+    if (threadIdx.x == 0) slot.count[t] = radix.cursor;
+    ScanTeam::sync();
+  }
 }
 
 }  // namespace dosa::select
