@@ -363,20 +363,28 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
   }
 }
 
+/// Barriers, one per thread; the whole CTA is synchronised before anybody uses them.
 template <class C>
 __device__ void set_up(const ScanParams& params, Control& control) {
-  for (int stage = 0; stage < params.stages; ++stage) {
-    gpu::barrier_init(&control.keys_full[stage], C::Producer::kArrivals);
-    gpu::barrier_init(&control.keys_empty[stage], 4);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < params.stages) {
+    gpu::barrier_init(&control.keys_full[thread], C::Producer::kArrivals);
+    gpu::barrier_init(&control.keys_empty[thread], 4);
   }
-  for (int slot = 0; slot < params.slots; ++slot) {
-    gpu::barrier_init(&control.columns_full[slot], 32);
-    gpu::barrier_init(&control.columns_empty[slot], C::kEmptyArrivals);
+  if (thread < params.slots) {
+    gpu::barrier_init(&control.columns_full[thread], 32);
+    gpu::barrier_init(&control.columns_empty[thread], C::kEmptyArrivals);
   }
-  control.wanted = 0;
-  control.done = 0;
-  control.finished = 0;
-  gpu::fence_barrier_init();
+  if (thread < kMostStages) gpu::fence_barrier_init();
+  if (thread == 0) {
+    control.wanted = 0;
+    control.done = 0;
+    control.finished = 0;
+  }
+  if (thread == kScanThreads && params.mapped) {
+    gpu::prefetch_map(&params.page_keys);
+    gpu::prefetch_map(&params.page_scales);
+  }
 }
 
 template <class C>
@@ -386,7 +394,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   const Memory<C> memory(params, shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   gpu::grid_launch_dependents();
-  if (thread == 0) set_up<C>(params, *memory.control);
+  set_up<C>(params, *memory.control);
   const SegmentWalk walk = find_share<C::kThreads>(params.step, memory.control->schedule);
   if (thread < kScanThreads) {
     consume<C>(params, memory);
