@@ -147,6 +147,7 @@ class Replay {
     require(dosa_cuda_paged_scores(&problem, scores_, arguments_.keys, nullptr));
     numeric::RowState rows{};
     rows.windows = windows_ + step;
+    rows.visible = windows_ + step;
     rows.rows = 1;
     select::OutputForm form{};
     form.indices = wanted_ + step % 2 * arguments_.topk;

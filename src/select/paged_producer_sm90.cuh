@@ -13,13 +13,15 @@
 
 namespace dosa::select {
 
-/// The ring: stage i of `stages` has a tile, its scales, and two barriers.
+// More tiles in flight are slower: with 8 all multiprocessors get the same share of the memory.
+constexpr int kRingStages = 8;
+
+/// The ring: stage i of kRingStages has a tile, its scales, and two barriers.
 struct KeyRing {
-  uint8_t* keys;  // (stages, 64, D) 128B swizzle
-  float* scales;  // (stages, 64)
+  uint8_t* keys;  // (stage, 64, D) 128B swizzle
+  float* scales;  // (stage, 64)
   uint64_t* full;
   uint64_t* empty;
-  int stages;
 
   __device__ __forceinline__ uint8_t* tile(int stage) const {
     return keys + stage * numeric::kTokenTile * 128;
@@ -33,12 +35,11 @@ struct KeyRing {
 struct RingPlace {
   int stage = 0;
   uint32_t phase = 0;
-  __device__ __forceinline__ void advance(int stages, int by) {
+  __device__ __forceinline__ void advance(int by) {
     stage += by;
-    while (stage >= stages) {
-      stage -= stages;
-      phase ^= 1;
-    }
+    if (stage < kRingStages) return;
+    stage -= kRingStages;
+    phase ^= 1;
   }
 };
 
@@ -53,7 +54,7 @@ struct MappedProducer {
     if ((threadIdx.x & 31) != 0) return;
     const numeric::PagedStep& step = params.step;
     RingPlace place;
-    place.advance(ring.stages, warp);
+    place.advance(warp);
     int turn = warp;
     Segment segment{};
     while (walk.next(step, segment)) {
@@ -70,13 +71,13 @@ struct MappedProducer {
           load(params, ring, place.stage, 0, tile * numeric::kTokenTile & (step.page_size - 1),
                page);
           page = next;
-          place.advance(ring.stages, kWarps);
+          place.advance(kWarps);
         }
       } else {
         const int length = numeric::scan_length(step, segment.request);
         for (; tile < segment.end; tile += kWarps) {
           load_small(params, ring, place.stage, place.phase, table, tile, length);
-          place.advance(ring.stages, kWarps);
+          place.advance(kWarps);
         }
       }
       turn = tile - segment.end;
@@ -116,11 +117,12 @@ struct GatherProducer {
   static constexpr int kWarps = 2;
   static constexpr int kArrivals = kWarps * 32;
   static constexpr int kLag = 4;  // tiles begun before the oldest is handed over
+  static_assert(kLag < kRingStages, "the ring holds what has not been handed over");
 
   static __device__ __forceinline__ void hand_over(const KeyRing& ring, RingPlace& handed) {
     gpu::fence_proxy_async();
     gpu::barrier_arrive(ring.full + handed.stage);
-    handed.advance(ring.stages, 1);
+    handed.advance(1);
   }
 
   static __device__ void run(const ScanParams& params, const KeyRing& ring, SegmentWalk walk,
@@ -145,7 +147,7 @@ struct GatherProducer {
         refine::gather_keys<32>(step, refine::find_key(step, page, token), token,
                                 ring.tile(place.stage), ring.tile_scales(place.stage), warp * 32);
         gpu::copy_async_commit();
-        place.advance(ring.stages, 1);
+        place.advance(1);
         page = next_page;
         if (++pending > kLag) {
           gpu::copy_async_wait<kLag>();

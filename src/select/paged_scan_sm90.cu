@@ -16,7 +16,6 @@ namespace {
 using numeric::kTokenTile;
 using numeric::PagedStep;
 
-constexpr int kMostStages = 24;
 constexpr int kMostSlots = 2;
 
 template <class T_, class Producer_, ScanSink kSink_>
@@ -28,14 +27,16 @@ struct Config {
   static constexpr int kThreads = kScanThreads + 128;
   static constexpr int kColumnWarp = 2;  // warps of the last warpgroup
   static constexpr int kFloorWarp = 3;
-  static constexpr int kLeastStages = 8;  // two tiles per warpgroup, and more than the gather's lag
   static constexpr int kEmptyArrivals = kScanThreads / 32 + 1;  // consumer warps, floor warp
   static_assert(Producer::kWarps <= kColumnWarp, "the first warps produce");
+  // A wait tells two phases apart, so whoever waits for a stage must see all of its phases.
+  static_assert(kRingStages % kTeams == 0 && kRingStages % Producer::kWarps == 0,
+                "a stage always has the same warpgroup and producer");
 };
 
 struct alignas(128) Control {
-  uint64_t keys_full[kMostStages];
-  uint64_t keys_empty[kMostStages];
+  uint64_t keys_full[kRingStages];
+  uint64_t keys_empty[kRingStages];
   uint64_t columns_full[kMostSlots];
   uint64_t columns_empty[kMostSlots];
   SegmentSlot slots[kMostSlots];
@@ -57,8 +58,8 @@ struct Memory {
   int weight_floats;
   int slots;
 
-  static __host__ __device__ int bytes(int stages, int slots, int tiles) {
-    return stages * kTokenTile * (128 + 4) + static_cast<int>(sizeof(Control)) +
+  static __host__ __device__ int bytes(int slots, int tiles) {
+    return kRingStages * kTokenTile * (128 + 4) + static_cast<int>(sizeof(Control)) +
            slots * tiles * (C::T::kBytes + C::T::kWeightFloats * 4);
   }
   __device__ Memory(const ScanParams& params, uint8_t* base) {
@@ -66,12 +67,11 @@ struct Memory {
     slots = params.slots;
     column_bytes = tiles * C::T::kBytes;
     weight_floats = tiles * C::T::kWeightFloats;
-    ring.stages = params.stages;
     ring.keys = base;
-    columns = ring.keys + params.stages * kTokenTile * 128;
+    columns = ring.keys + kRingStages * kTokenTile * 128;
     control = reinterpret_cast<Control*>(columns + slots * column_bytes);
     ring.scales = reinterpret_cast<float*>(control + 1);
-    weights = ring.scales + params.stages * kTokenTile;
+    weights = ring.scales + kRingStages * kTokenTile;
     ring.full = control->keys_full;
     ring.empty = control->keys_empty;
   }
@@ -329,7 +329,7 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
   const int team = __shfl_sync(0xffffffffu, thread / 128, 0);
   Control& control = *memory.control;
   RingPlace ring;
-  ring.advance(memory.ring.stages, team);
+  ring.advance(team);
   int turn = team;  // tiles until this warpgroup's next one
   for (SlotPlace place;; place.advance(memory.slots)) {
     gpu::barrier_wait(control.columns_full + place.slot, place.phase);
@@ -341,7 +341,7 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
       gpu::barrier_wait(memory.ring.full + ring.stage, ring.phase);
       Tile tile{tile_number * kTokenTile, thread % 128 / 32 * 16 + (thread & 31) / 4, {}};
       score_tile<C>(params, memory, slot, place.slot, ring.stage, tile);
-      ring.advance(memory.ring.stages, C::kTeams);
+      ring.advance(C::kTeams);
       if constexpr (C::kSink == ScanSink::kRecord) {
         const bool wanted = read_volatile(control.wanted) != 0;
         if (gpu::named_barrier_or(kTeamBarrier + team, 128, wanted)) {
@@ -367,7 +367,7 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
 template <class C>
 __device__ void set_up(const ScanParams& params, Control& control) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < params.stages) {
+  if (thread < kRingStages) {
     gpu::barrier_init(&control.keys_full[thread], C::Producer::kArrivals);
     gpu::barrier_init(&control.keys_empty[thread], 4);
   }
@@ -375,7 +375,7 @@ __device__ void set_up(const ScanParams& params, Control& control) {
     gpu::barrier_init(&control.columns_full[thread], 32);
     gpu::barrier_init(&control.columns_empty[thread], C::kEmptyArrivals);
   }
-  if (thread < kMostStages) gpu::fence_barrier_init();
+  if (thread < kRingStages) gpu::fence_barrier_init();
   if (thread == 0) {
     control.wanted = 0;
     control.done = 0;
@@ -415,11 +415,9 @@ cudaError_t launch_config(ScanParams params, int multiprocessors, cudaStream_t s
   constexpr int kMostBytes = 227 * 1024;
   const int tiles = refine::column_tiles<typename C::T>(params.step.next_n);
   params.slots = kMostSlots;
-  if (Memory<C>::bytes(C::kLeastStages, params.slots, tiles) > kMostBytes) params.slots = 1;
-  params.stages = kMostStages;
-  while (Memory<C>::bytes(params.stages, params.slots, tiles) > kMostBytes) --params.stages;
-  if (params.stages < C::kLeastStages) return cudaErrorInvalidValue;
-  const int bytes = Memory<C>::bytes(params.stages, params.slots, tiles);
+  if (Memory<C>::bytes(params.slots, tiles) > kMostBytes) params.slots = 1;
+  const int bytes = Memory<C>::bytes(params.slots, tiles);
+  if (bytes > kMostBytes) return cudaErrorInvalidValue;
   const auto kernel = paged_scan_sm90_e4m3_kernel<C>;
   const cudaError_t status =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

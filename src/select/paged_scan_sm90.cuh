@@ -33,10 +33,9 @@ struct ScanParams {
   CUtensorMap page_keys;  // unused unless `mapped`
   CUtensorMap page_scales;
   numeric::PagedStep step;
-  bool mapped;                      // pages can be read by tensor maps
-  bool dependent;                   // launched right behind the witnesses, before they are done
-  int stages;                       // set by the launcher: tiles in flight,
-  int slots;                        // and requests whose columns are in shared memory
+  bool mapped;     // pages can be read by tensor maps
+  bool dependent;  // launched right behind the witnesses, before they are done
+  int slots;       // set by the launcher: requests whose columns are in shared memory
   const numeric::RowFloor* floors;  // (rows); null: none
   uint32_t* bins;                   // (rows, kFloorBins), zeros; null: thresholds do not rise
   PagedRecords found;

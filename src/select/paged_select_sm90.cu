@@ -20,7 +20,9 @@ struct Config {
   static constexpr int kLoads = 4;  // records of a thread in flight
   static constexpr int kChunk = kThreads * kLoads;
   static constexpr int kBuffer = 10240;  // with K = 2048 two CTAs fit one multiprocessor
-  static_assert(kBuffer - kChunk >= kMaxTopk + kMaxTopk / 2, "a step fits behind the kept ones");
+  static constexpr int kMostKept = kMaxTopk + kMaxTopk / 2;
+  static_assert(kBuffer - kChunk >= kMostKept, "a step fits behind the kept ones");
+  static_assert((kBuffer - kMostKept) * 2 >= kIdBins, "the buffer holds winners and bins of ids");
 };
 
 struct SharedStorage {
@@ -256,6 +258,12 @@ __device__ __forceinline__ OutputForm form_of(const OutputForm& form, int b) {
   return own;
 }
 
+/// The end of the pool's buffer, which is free once its records have been selected.
+template <class C>
+__device__ __forceinline__ uint32_t* id_bins(const Pool& pool) {
+  return reinterpret_cast<uint32_t*>(pool.buffer + C::kMostKept);
+}
+
 /// Writes a row in order of its ids: mapped ids, then -1; scores, then NaN.
 template <class C>
 __device__ void write_by_id(SharedStorage& shared, const Pool& pool, const OutputForm& form,
@@ -266,8 +274,8 @@ __device__ void write_by_id(SharedStorage& shared, const Pool& pool, const Outpu
     indices[i] = -1;
     if (scores != nullptr) scores[i] = __int_as_float(0x7fffffff);
   }
-  visit_by_id<C::kThreads>(shared.radix, pool.sorted, kept, length, pool.buffer,
-                           [&](int rank, uint64_t record) {
+  visit_by_id<C::kThreads>(shared.warp_sums, id_bins<C>(pool), pool.sorted, kept, length,
+                           pool.buffer, [&](int rank, uint64_t record) {
                              indices[rank] = map_index(form, row, 0, numeric::record_key(record));
                              if (scores != nullptr) scores[rank] = numeric::record_score(record);
                            });
@@ -316,8 +324,8 @@ __device__ void write_state(const PagedSelectParams& params, SharedStorage& shar
     return;
   }
   const int kept = select_records<C>(params, shared, pool, b, t, params.found.ctas[b]);
-  visit_by_id<C::kThreads>(shared.radix, pool.sorted, kept, length, pool.buffer,
-                           [&](int rank, uint64_t record) {
+  visit_by_id<C::kThreads>(shared.warp_sums, id_bins<C>(pool), pool.sorted, kept, length,
+                           pool.buffer, [&](int rank, uint64_t record) {
                              state[1 + rank] = static_cast<uint32_t>(numeric::record_key(record));
                            });
   if (thread == 0) state[0] = static_cast<uint32_t>(kept);
