@@ -276,6 +276,8 @@ __global__ void __launch_bounds__(C::kThreads)
   // The columns, whose number depends on the call, begin at a multiple of their swizzle.
   auto& shared = *reinterpret_cast<SharedStorage<C>*>(
       shared_bytes + refine::column_tiles<typename C::T>(params.step.next_n) * C::T::kBytes);
+  // First all work before this call is done, then the scan may start: it reads lengths at once.
+  gpu::grid_dependency_wait();
   gpu::grid_launch_dependents();
   const int clusters = static_cast<int>(gridDim.x) / params.ctas;
   for (int b = static_cast<int>(blockIdx.x) / params.ctas; b < params.step.batch; b += clusters) {
@@ -300,11 +302,13 @@ cudaError_t launch_tile(WitnessParams params, int multiprocessors, cudaStream_t 
   config.blockDim = dim3(C::kThreads);
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(params.ctas), 1, 1};
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(params.ctas), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 
