@@ -58,10 +58,13 @@ CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
       return CudaPath::kBase;
     case DOSA_MODE_FULL:
       return CudaPath::kFull;
-    case DOSA_MODE_AUTO:
-      return worth_scouting(problem.num_queries, problem.num_keys, pad_heads(problem.num_heads))
+    case DOSA_MODE_AUTO: {
+      const int heads = pad_heads(problem.num_heads);
+      return long_context(problem.num_keys, heads) ||
+                     worth_scouting(problem.num_queries, problem.num_keys, heads)
                  ? CudaPath::kScreen
                  : CudaPath::kFull;
+    }
     default:
       return CudaPath::kScreen;
   }
@@ -107,6 +110,11 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   shape.record_capacity = round_up(std::max(first_round, 4 * problem.topk), 1024);
   pick_widths(options.heads, shape);
   shape.may_decline = options.mode == DOSA_MODE_AUTO;
+  if (!worth_scouting(problem.num_queries, problem.num_keys, shape.padded_heads)) {
+    shape.widths[0] = shape.widths[shape.num_widths - 1];
+    shape.num_widths = 1;
+    shape.may_decline = false;
+  }
   shape.dense_units = dense_units(problem.topk, options.threshold == DOSA_THRESHOLD_FIXED);
   shape.mask_units = std::min(kMostScreenedUnits, std::max(shape.units, 1));
   shape.pack_queries = shape.heads != shape.padded_heads || shape.head_dim != 128 ||

@@ -272,6 +272,7 @@ class Run {
     screen::ChoiceParams params{};
     params.num_widths = shape_.num_widths;
     params.padded_heads = shape_.padded_heads;
+    params.long_context = long_context(shape_.num_keys, shape_.padded_heads);
     params.may_decline = shape_.may_decline;
     params.choice = buffers_.choice;
     std::copy_n(shape_.widths, shape_.num_widths, params.widths);

@@ -13,16 +13,21 @@ constexpr int kSampleUnits = 4;          // of them, 1,024 keys measure how ofte
 constexpr int kMostScreenedUnits = 512;  // 128K keys between two raises of the threshold
 constexpr int kReduceShare = 4;          // records grow by K / 4 before a row is reduced again
 constexpr int kProbeUnits = 16;          // 4K keys show whether a block of rows is worth screening
-constexpr int kLeastProbedUnits = 256;   // rounds from shorter contexts are not worth a probe
+constexpr int kLeastProbedUnits = 512;   // rounds from shorter contexts are not worth a probe
 constexpr int kScoutUnits = 4;           // 1K keys of a few blocks tell which width to use
 constexpr int kFixedKeysPerTopk = 16;    // scored before a fixed threshold is taken
 
-/// `auto` asks its scouts where full scoring takes so long that their price is below 1% of it, and
-/// the context leaves something to prune (docs/kernels.md).
+/// Where screening with the wider kernel won on every trace (docs/kernels.md).
+inline bool long_context(int64_t num_keys, int padded_heads) {
+  return num_keys >= (padded_heads <= 32 ? 448 : 224) * 1024;
+}
+
+/// Whether scouts cost less than 2% of full scoring: they take 0.3 to 0.6 ms whatever they find
+/// (docs/kernels.md).
 inline bool worth_scouting(int64_t num_queries, int64_t num_keys, int padded_heads) {
-  constexpr int64_t kLeastProducts = int64_t{1} << 36;  // (row, key, head): 20 ms on an H200
   constexpr int64_t kLeastKeys = 96 * 1024;
-  return num_keys >= kLeastKeys && num_queries >= kLeastProducts / padded_heads / num_keys;
+  const int64_t least_products = int64_t{1} << (long_context(num_keys, padded_heads) ? 36 : 37);
+  return num_keys >= kLeastKeys && num_queries >= least_products / padded_heads / num_keys;
 }
 
 /// Units scored with every head before screening begins.

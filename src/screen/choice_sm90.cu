@@ -47,11 +47,10 @@ __global__ void __launch_bounds__(kThreads)
     choice.cost[params.index] = scouts > 0 ? total / static_cast<float>(scouts) : Cost::kDense;
     choice.screen_rows = 0;
     if (params.index == params.num_widths - 1) {
-      int best = 0;
-      for (int i = 1; i < params.num_widths; ++i) {
-        if (choice.cost[i] < choice.cost[best]) best = i;
-      }
-      const bool worth = choice.cost[best] < Cost::kGain * Cost::kDense || !params.may_decline;
+      int best = params.num_widths - 1;
+      if (best > 0 && choice.cost[0] < Cost::kNarrower * choice.cost[best]) best = 0;
+      const float most = params.long_context ? Cost::kMostLong : Cost::kMostShort;
+      const bool worth = choice.cost[best] < most * Cost::kDense || !params.may_decline;
       choice.screen_rows = worth ? params.widths[best] : 0;
     }
     chosen = choice.screen_rows;

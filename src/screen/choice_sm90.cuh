@@ -26,7 +26,11 @@ struct Cost {
   static constexpr float kLaterPower = 0.22f;    // kLater * (share of keys seen before)^kLaterPower
   static constexpr float kWasted = 0.5f;         // of its screening, where a block falls back
   static constexpr float kDense = 1.0f;
-  static constexpr float kGain = 0.95f;  // screening must promise this much to be chosen over none
+  // A forecast must be clear before it overrules what is right on all traces: the wider kernel at
+  // long contexts, full scoring at short ones.
+  static constexpr float kNarrower = 0.9f;  // of the wider one's cost
+  static constexpr float kMostLong = 1.15f;
+  static constexpr float kMostShort = 0.85f;
 };
 
 struct ChoiceParams {
@@ -35,6 +39,7 @@ struct ChoiceParams {
   int widths[2];
   int num_widths;
   int padded_heads;
+  bool long_context;
   bool may_decline;  // false: some width is chosen whatever it costs
   Choice* choice;
 };
