@@ -14,9 +14,8 @@ constexpr int kMaxBlocks = 256;  // blocks of one launch
 /// so that every prefix of the order is spread over the whole context.
 struct KeyOrder {
   int first_unit;
-  int units;   // 0: no row of the block sees a key
-  int stride;  // coprime to units
-  int offset;  // the order begins there, below units: else every block began with the first keys
+  int units;       // 0: no row of the block sees a key
+  int stride;      // coprime to units
   int split_from;  // place from which on the block's rounds are of kind kLate
 };
 
@@ -29,8 +28,7 @@ enum class Kind : int {
 
 /// Unit at place `index` of the order.
 __device__ __forceinline__ int unit_at(const KeyOrder& order, int index) {
-  const uint64_t place = static_cast<uint32_t>(index + order.offset);
-  const uint64_t product = place * static_cast<uint32_t>(order.stride);
+  const uint64_t product = static_cast<uint64_t>(index) * static_cast<uint32_t>(order.stride);
   if (product >> 32 == 0) {
     return order.first_unit +
            static_cast<int>(static_cast<uint32_t>(product) % static_cast<uint32_t>(order.units));

@@ -130,15 +130,11 @@ __global__ void __launch_bounds__(gpu::kBlockRows)
   }
   if (thread != 0) return;
   const bool scout = static_cast<int>(blockIdx.x) % setup.scout_stride == 0;
-  gpu::KeyOrder order{0, 0, 1, 0, scout ? 0 : INT_MAX};
+  gpu::KeyOrder order{0, 0, 1, scout ? 0 : INT_MAX};
   if (low < high) {
     order.first_unit = low / gpu::kUnitKeys;
     order.units = (high - 1) / gpu::kUnitKeys + 1 - order.first_unit;
-    if (!setup.in_order) {
-      constexpr uint32_t kMix = 2654435761u;  // any odd number without a pattern
-      order.stride = spread_stride(order.units);
-      order.offset = static_cast<int>((blockIdx.x + 1) * kMix % static_cast<uint32_t>(order.units));
-    }
+    if (!setup.in_order) order.stride = spread_stride(order.units);
   }
   orders[blockIdx.x] = order;
 }
