@@ -2,6 +2,8 @@
 // Arrays in the memory of a CUDA device, as the interface of dosa_cuda.h takes them.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
