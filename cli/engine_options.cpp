@@ -2,8 +2,8 @@
 #include "engine_options.hpp"
 
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <limits>
@@ -166,6 +166,14 @@ nlohmann::ordered_json options_json(const dosa_options& options) {
           {"aggregate", choice_name(kAggregates, options.aggregate)},
           {"statistics", choice_name(kStatistics, options.statistics)},
           {"score_model", choice_name(kModels, options.score_model)}};
+}
+
+std::string_view form_name(const dosa_options& options) {
+  return choice_name(kForms, options.index_form);
+}
+
+std::string_view order_name(const dosa_options& options) {
+  return choice_name(kOrders, options.order);
 }
 
 std::string mode_text(const dosa_options& options) {

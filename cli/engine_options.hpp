@@ -49,6 +49,9 @@ void add_engine_options(CLI::App& app, EngineArgs& args);
 
 /// {"mode": "auto", "threshold": "rising", ...}: words as on the command line.
 [[nodiscard]] nlohmann::ordered_json options_json(const dosa_options& options);
+/// The words of it that a result file carries.
+[[nodiscard]] std::string_view form_name(const dosa_options& options);
+[[nodiscard]] std::string_view order_name(const dosa_options& options);
 
 /// "auto, rising threshold".
 [[nodiscard]] std::string mode_text(const dosa_options& options);

@@ -163,10 +163,12 @@ std::unique_ptr<io::OutputFile> open_output(const RunArgs& args, const dosa_prob
 
 void commit_output(io::OutputFile& output, const RunArgs& args, const dosa_problem& problem,
                    const dosa_options& options, const char* model, const Selection& answer) {
-  const nlohmann::ordered_json words = options_json(options);
+  // Not by options_json: values of the JSON library allocate when they are destroyed.
   output.commit(io::result_tensors(problem.num_queries, problem.topk, answer.indices.data(),
                                    args.scores ? answer.scores.data() : nullptr),
-                {{"model", model}, {"form", words["form"]}, {"order", words["order"]}});
+                {{"model", model},
+                 {"form", std::string(form_name(options))},
+                 {"order", std::string(order_name(options))}});
 }
 
 void add_run(CLI::App& app, Action& chosen) {
