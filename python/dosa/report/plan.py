@@ -53,9 +53,9 @@ class Source:
         return RETAINED[self.kind, self.rows]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How much is measured. Lengths are numbers of keys, `queries` numbers of query rows."""
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What every scale says. Lengths are numbers of keys, `queries` numbers of query rows."""
 
     name: str
     sources: tuple[Source, ...]
@@ -66,20 +66,26 @@ class Scale:
     crossover_keys: tuple[int, ...]
     crossover_queries: int
     layers: tuple[int, ...]
-    layer_keys: int
     ablation_queries: int
     map_queries: int
     map_domains: tuple[str, ...]
     map_seeds: tuple[int, ...]
     map_repeats: int
+    repeats: int
+    topk: int = 2048
+    traces: tuple[str, ...] = field(default=())
+    peers: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(Sizes):
+    """How much is measured on a CPU."""
+
+    layer_keys: int
     memory_keys: tuple[int, ...]
     memory_queries: tuple[int, ...]
     study_rows: int
-    repeats: int
-    topk: int = 2048
     threads: int = 0
-    traces: tuple[str, ...] = field(default=())
-    peers: tuple[str, ...] = field(default=())
 
 
 _VARIANTS = tuple(Source("glm52", rows, "en") for rows in (8, 16))

@@ -4,41 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from dosa.report.plan import LAYERS, Cell, Source
+from dosa.report.plan import LAYERS, Cell, Sizes, Source
 
 _K = 1 << 10
 _MIDDLE = str(10)  # the layer of all cells that do not compare layers
 
 
-@dataclass(frozen=True)
-class DeviceScale:
-    """How much is measured. Lengths are numbers of keys, `queries` numbers of query rows."""
+@dataclass(frozen=True, kw_only=True)
+class DeviceScale(Sizes):
+    """How much is measured on a GPU."""
 
-    name: str
-    sources: tuple[Source, ...]
-    variants: tuple[Source, ...]
-    grid_keys: tuple[int, ...]
-    grid_queries: tuple[int, ...]
-    crossover_keys: tuple[int, ...]
-    crossover_queries: int
-    layers: tuple[int, ...]
     ablation_keys: int
-    ablation_queries: int
     map_keys: int
-    map_queries: int
-    map_domains: tuple[str, ...]
-    map_seeds: tuple[int, ...]
-    map_repeats: int
     scaling_keys: tuple[int, ...]
     scaling_queries: int
-    repeats: int
     phase_calls: int
-    topk: int = 2048
-    traces: tuple[str, ...] = field(default=())
-    peers: tuple[str, ...] = field(default=())
 
 
 _VARIANTS = (Source("glm52", 8, "en"), Source("glm52", 16, "en"))
