@@ -2,9 +2,8 @@
 // dosa_cuda.h -> device engine: checks first, then launches; no exception crosses the C interface.
 #include <cuda_runtime.h>
 
-#include <exception>
-
 #include "dosa/dosa_cuda.h"
+#include "engine/cuda_guard.hpp"
 #include "engine/cuda_layout.cuh"
 #include "engine/cuda_model.hpp"
 #include "engine/cuda_run.cuh"
@@ -16,18 +15,6 @@ namespace {
 
 constexpr uintptr_t kPointerAlignment = 16;
 constexpr uintptr_t kWorkspaceAlignment = 256;
-
-template <class Body>
-dosa_status guarded(Body body) {
-  clear_error();
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    return fail(DOSA_INTERNAL, "internal: %s", error.what());
-  } catch (...) {
-    return fail(DOSA_INTERNAL, "internal: unknown exception");
-  }
-}
 
 dosa_status bad_range(const char* name, int64_t found, int64_t low, int64_t high) {
   return fail(DOSA_INVALID_ARGUMENT, "%s: found %lld, expected %lld to %lld", name,
@@ -207,7 +194,7 @@ dosa_status check_workspace(const void* workspace, size_t found, size_t needed) 
 }  // namespace dosa::engine
 
 using dosa::engine::fail;
-using dosa::engine::guarded;
+using dosa::engine::guarded_device_call;
 
 extern "C" {
 
@@ -220,7 +207,7 @@ dosa_status dosa_cuda_options_init(dosa_options* options, size_t struct_size) {
 
 dosa_status dosa_cuda_workspace_bytes(const dosa_problem* problem, const dosa_options* options,
                                       size_t* bytes) {
-  return guarded([&] {
+  return guarded_device_call([&] {
     const dosa_status status = dosa::engine::check_shape(problem, options);
     if (status != DOSA_OK) return status;
     if (bytes == nullptr) return fail(DOSA_INVALID_ARGUMENT, "bytes: found null");
@@ -232,7 +219,7 @@ dosa_status dosa_cuda_workspace_bytes(const dosa_problem* problem, const dosa_op
 dosa_status dosa_cuda_topk(const dosa_problem* problem, const dosa_options* options,
                            const dosa_output* output, void* workspace, size_t workspace_bytes,
                            void* stream) {
-  return guarded([&] {
+  return guarded_device_call([&] {
     dosa_status status = dosa::engine::check_shape(problem, options);
     if (status == DOSA_OK) status = dosa::engine::check_inputs(*problem, *options);
     if (status == DOSA_OK) status = dosa::engine::check_output(*problem, output);
@@ -252,7 +239,7 @@ dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_options* op
                              int64_t row_begin, int64_t row_end, float* scores,
                              int64_t scores_stride, void* workspace, size_t workspace_bytes,
                              void* stream) {
-  return guarded([&] {
+  return guarded_device_call([&] {
     dosa_status status = dosa::engine::check_shape(problem, options);
     if (status == DOSA_OK) status = dosa::engine::check_inputs(*problem, *options);
     if (status != DOSA_OK) return status;
@@ -278,7 +265,7 @@ dosa_status dosa_cuda_scores(const dosa_problem* problem, const dosa_options* op
 
 dosa_status dosa_cuda_read_counters(const void* workspace, dosa_cuda_counters* counters,
                                     void* stream) {
-  return guarded([&] {
+  return guarded_device_call([&] {
     if (counters == nullptr || counters->struct_size != sizeof *counters) {
       return fail(DOSA_INVALID_ARGUMENT, "counters: expected a structure with its size set");
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // dosa_cuda_verify: the refusals of dosa_cuda_topk, then the audit.
-#include <exception>
-
 #include "dosa/dosa_cuda.h"
 #include "engine/cuda_audit.cuh"
+#include "engine/cuda_guard.hpp"
 #include "engine/cuda_model.hpp"
 #include "engine/error.hpp"
 
@@ -51,12 +50,6 @@ dosa_status verify(const dosa_problem* problem, const dosa_options* options,
 
 extern "C" dosa_status dosa_cuda_verify(const dosa_problem* problem, const dosa_options* options,
                                         dosa_cuda_verification* report) {
-  dosa::engine::clear_error();
-  try {
-    return dosa::engine::verify(problem, options, report);
-  } catch (const std::exception& error) {
-    return dosa::engine::fail(DOSA_INTERNAL, "internal: %s", error.what());
-  } catch (...) {
-    return dosa::engine::fail(DOSA_INTERNAL, "internal: unknown exception");
-  }
+  return dosa::engine::guarded_device_call(
+      [&] { return dosa::engine::verify(problem, options, report); });
 }
