@@ -7,17 +7,10 @@
 #include <string>
 
 #include "gpu/inputs.hpp"
+#include "gpu/report.hpp"
 
 namespace dosa::testing {
 namespace {
-
-int failures = 0;
-
-void expect(bool ok, const std::string& name, const std::string& found) {
-  if (ok) return;
-  ++failures;
-  std::printf("FAILED %s: %s\n", name.c_str(), found.c_str());
-}
 
 /// A valid call whose pointers are never followed, as it is changed to be refused.
 struct Call {
@@ -151,18 +144,10 @@ void check_capture() {
 }  // namespace
 }  // namespace dosa::testing
 
-int main() {
-  dosa::testing::check_misuse();
-  dosa::testing::check_workspace_limit();
-  cudaDeviceProp device{};
-  const bool skipped = cudaGetDeviceProperties(&device, 0) != cudaSuccess || device.major != 9;
-  try {
-    if (!skipped) dosa::testing::check_capture();
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  if (dosa::testing::failures != 0) return 1;
-  std::printf(skipped ? "misuse passed; skipped: no sm_90 device\n" : "all passed\n");
-  return skipped ? 77 : 0;
+int main(int argc, char** argv) {
+  using namespace dosa::testing;
+  return run_parts({{"misuse", check_misuse, Part::When::kAnywhere},
+                    {"memory", check_workspace_limit, Part::When::kAnywhere},
+                    {"capture", check_capture}},
+                   argc, argv);
 }

@@ -52,18 +52,7 @@ void check_all() {
 }  // namespace
 }  // namespace dosa::testing
 
-int main() {
-  cudaDeviceProp device{};
-  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess || device.major != 9) {
-    std::printf("skipped: no sm_90 device\n");
-    return 77;
-  }
-  try {
-    dosa::testing::check_all();
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  std::printf("%s\n", dosa::testing::failures == 0 ? "all passed" : "SOME FAILED");
-  return dosa::testing::failures == 0 ? 0 : 1;
+int main(int argc, char** argv) {
+  using namespace dosa::testing;
+  return run_parts({{"cases", check_all}}, argc, argv);
 }

@@ -285,17 +285,11 @@ void check_copies() {
 
 int main(int argc, char** argv) {
   using namespace dosa::testing;
-  const std::pair<const char*, void (*)()> anywhere[] = {{"misuse", check_misuse},
-                                                         {"memory", check_workspace}};
-  const int status = run_parts(anywhere, argc, argv);
-  if (status != 0) return status;
-  if (!has_device()) {
-    std::printf("the rest was skipped: no sm_90 device\n");
-    return 77;
-  }
-  const std::pair<const char*, void (*)()> parts[] = {{"chunks", check_chunks},
-                                                      {"replay", check_replay},
-                                                      {"scores", check_scores},
-                                                      {"copies", check_copies}};
-  return run_parts(parts, argc, argv);
+  return run_parts({{"misuse", check_misuse, Part::When::kAnywhere},
+                    {"memory", check_workspace, Part::When::kAnywhere},
+                    {"chunks", check_chunks},
+                    {"replay", check_replay},
+                    {"scores", check_scores},
+                    {"copies", check_copies}},
+                   argc, argv);
 }

@@ -206,21 +206,11 @@ void check_short_heads() {
 }  // namespace
 }  // namespace dosa::testing
 
-int main() {
-  cudaDeviceProp device{};
-  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess || device.major != 9) {
-    std::printf("skipped: no sm_90 device\n");
-    return 77;
-  }
-  try {
-    dosa::testing::check_forced();
-    dosa::testing::check_rules();
-    dosa::testing::check_short_heads();
-    dosa::testing::check_all_statistics();
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  std::printf("%s\n", dosa::testing::failures == 0 ? "all passed" : "SOME FAILED");
-  return dosa::testing::failures == 0 ? 0 : 1;
+int main(int argc, char** argv) {
+  using namespace dosa::testing;
+  return run_parts({{"forced", check_forced},
+                    {"rules", check_rules},
+                    {"heads", check_short_heads},
+                    {"hints", check_all_statistics}},
+                   argc, argv);
 }

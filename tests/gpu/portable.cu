@@ -2,7 +2,7 @@
 // The mma.sync kernels: their dot products against the model of the adder, bit for bit where the
 // card's adder was measured, their bounds against their scores, and the refusals.
 //
-// Usage: portable [mma_f16|mma_fp8]. Exit code 77: no device that runs the model (skipped).
+// Usage: portable [all] [mma_f16|mma_fp8]. Exit code 77: no device that runs the model (skipped).
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -175,17 +175,7 @@ void check_all() {
 }  // namespace dosa::testing
 
 int main(int argc, char** argv) {
-  const std::string model = argc > 1 ? argv[1] : "mma_f16";
-  if (!dosa::testing::choose_model(model)) {
-    std::printf("skipped: no device that runs the model %s\n", model.c_str());
-    return 77;
-  }
-  try {
-    dosa::testing::check_all();
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  std::printf("%s\n", dosa::testing::failures == 0 ? "all passed" : "SOME FAILED");
-  return dosa::testing::failures == 0 ? 0 : 1;
+  using namespace dosa::testing;
+  const std::string model = argc > 2 ? argv[2] : "mma_f16";
+  return run_parts({{"portable", check_all}}, argc, argv, choose_model(model));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every test of the device engine needs: a call, the contract's answer, and failures counted.
+// What every test of the device engine needs: a call and the contract's answer.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,10 @@
 
 #include "engine/cuda_model.hpp"
 #include "gpu/inputs.hpp"
+#include "gpu/report.hpp"
 #include "numeric/order_sm90.cuh"
 
 namespace dosa::testing {
-
-inline int failures = 0;
-
-inline void expect(bool ok, const std::string& name, const std::string& detail) {
-  if (ok) return;
-  ++failures;
-  std::printf("FAILED %s: %s\n", name.c_str(), detail.c_str());
-}
 
 /// The score model of default_options; every test sets it at most once.
 inline int score_model = DOSA_MODEL_DEFAULT;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device engine against its own dense scores, sorted stably on the host.
 //
-// Usage: topk [quick|tiny|all] [default|mma_f16|mma_fp8]; tiny is for compute-sanitizer. Exit code
-// 77: no device that runs the score model (skipped).
+// Usage: topk [PART|all] [default|mma_f16|mma_fp8]; the part tiny is for compute-sanitizer. Exit
+// code 77: no device that runs the score model (skipped).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -65,10 +65,9 @@ void check_modes(const std::string& name, const HostInputs& host, int topk,
 
 const std::vector<int> kAllModes = {DOSA_MODE_BASE, DOSA_MODE_FULL, DOSA_MODE_DOSA, DOSA_MODE_AUTO};
 
-void check_shapes(bool quick) {
+void check_shapes() {
   check_modes("real32", make_real(130, 70001, 32, 1), 2048, kAllModes);
   check_modes("real64", make_real(66, 65536, 64, 2), 2048, kAllModes);
-  if (quick) return;
   HostInputs ragged = make_real(200, 50000, 32, 3);
   make_ragged(ragged, 4);
   check_modes("ragged32", ragged, 512, kAllModes);
@@ -161,13 +160,12 @@ void check_special() {
   check_modes("odd values", odd, 2048, kAllModes);
 }
 
-void check_repeats(bool quick) {
+void check_repeats() {
   const HostInputs host = make_real(64, 100000, 32, 13);
   const DeviceInputs inputs(host, 2048);
   const dosa_options options = default_options(DOSA_MODE_DOSA, 14);
   const Answer first = run_topk(inputs, options);
-  const int repeats = quick ? 2 : 20;
-  for (int i = 1; i < repeats; ++i) {
+  for (int i = 1; i < 20; ++i) {
     const Answer again = run_topk(inputs, options);
     expect(first.ids == again.ids &&
                std::memcmp(first.scores.data(), again.scores.data(), first.scores.size() * 4) == 0,
@@ -179,25 +177,12 @@ void check_repeats(bool quick) {
 }  // namespace dosa::testing
 
 int main(int argc, char** argv) {
+  using namespace dosa::testing;
   const std::string model = argc > 2 ? argv[2] : "default";
-  if (!dosa::testing::choose_model(model)) {
-    std::printf("skipped: no device that runs the model %s\n", model.c_str());
-    return 77;
-  }
-  const bool quick = argc > 1 && std::strcmp(argv[1], "quick") == 0;
-  try {
-    if (argc > 1 && std::strcmp(argv[1], "tiny") == 0) {
-      dosa::testing::check_tiny();
-      return dosa::testing::failures == 0 ? 0 : 1;
-    }
-    dosa::testing::check_shapes(quick);
-    if (!quick) dosa::testing::check_special();
-    if (!quick) dosa::testing::check_all_many();
-    dosa::testing::check_repeats(quick);
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  std::printf("%s\n", dosa::testing::failures == 0 ? "all passed" : "SOME FAILED");
-  return dosa::testing::failures == 0 ? 0 : 1;
+  return run_parts({{"tiny", check_tiny, Part::When::kNamed},
+                    {"shapes", check_shapes},
+                    {"special", check_special},
+                    {"many", check_all_many},
+                    {"repeats", check_repeats}},
+                   argc, argv, choose_model(model));
 }

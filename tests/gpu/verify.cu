@@ -8,17 +8,10 @@
 #include "engine/cuda_audit.cuh"
 #include "engine/cuda_audit_rows.cuh"
 #include "gpu/inputs.hpp"
+#include "gpu/report.hpp"
 
 namespace dosa::testing {
 namespace {
-
-int failures = 0;
-
-void expect(bool ok, const std::string& name, const std::string& found) {
-  if (ok) return;
-  ++failures;
-  std::printf("FAILED %s: %s\n", name.c_str(), found.c_str());
-}
 
 dosa_options options_for(int mode, int heads) {
   dosa_options options;
@@ -278,18 +271,7 @@ void check_all() {
 }  // namespace
 }  // namespace dosa::testing
 
-int main() {
-  cudaDeviceProp device{};
-  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess || device.major != 9) {
-    std::printf("skipped: no sm_90 device\n");
-    return 77;
-  }
-  try {
-    dosa::testing::check_all();
-  } catch (const std::exception& error) {
-    std::printf("FAILED: %s\n", error.what());
-    return 1;
-  }
-  std::printf("%s\n", dosa::testing::failures == 0 ? "all passed" : "SOME FAILED");
-  return dosa::testing::failures == 0 ? 0 : 1;
+int main(int argc, char** argv) {
+  using namespace dosa::testing;
+  return run_parts({{"verify", check_all}}, argc, argv);
 }
