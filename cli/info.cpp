@@ -186,22 +186,25 @@ io::Trace as_trace(const std::string& path, io::SafeTensors file) {
   }
 }
 
+void print_json(const std::string& path, io::SafeTensors file) {
+  Json json = file_json(file);
+  if (io::looks_like_trace(file)) {
+    const io::Trace trace = as_trace(path, std::move(file));
+    json["trace"] = facts_json(trace.problem(), look_at(trace.problem()));
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 int info(const InfoArgs& args) {
   io::SafeTensors file = io::SafeTensors::open(args.file);
-  Json json = file_json(file);
-  if (!args.json) {
-    print_file(args.file, file);
+  if (args.json) {
+    print_json(args.file, std::move(file));
+    return kSuccess;
   }
+  print_file(args.file, file);
   if (io::looks_like_trace(file)) {
     const io::Trace trace = as_trace(args.file, std::move(file));
-    const Facts facts = look_at(trace.problem());
-    if (!args.json) {
-      print_facts(trace.problem(), facts);
-    }
-    json["trace"] = facts_json(trace.problem(), facts);
-  }
-  if (args.json) {
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_facts(trace.problem(), look_at(trace.problem()));
   }
   return kSuccess;
 }

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kMetadataName = "__metadata__";
-
 /// Reads the header event by event: a document tree would silently keep one of two equal names and
 /// would turn a number beyond 64 bits into a float.
 class HeaderHandler : public nlohmann::json_sax<Json> {

@@ -11,6 +11,9 @@
 
 namespace dosa::io {
 
+/// The one name that is not a tensor's.
+constexpr std::string_view kMetadataName = "__metadata__";
+
 /// What the JSON header says of one tensor; the numbers are not yet checked against the file.
 struct HeaderEntry {
   std::string name;

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "io/error.hpp"
 #include "io/header.hpp"
+#include "io/json_text.hpp"
 
 namespace dosa::io {
 namespace {
@@ -76,6 +77,32 @@ Tensor checked_tensor(HeaderEntry&& entry, std::uint64_t expected_begin,
           entry.dtype,
           {entry.shape.begin(), entry.shape.end()},
           data.subspan(entry.begin, found)};
+}
+
+void append_metadata(std::string& text, const Metadata& metadata) {
+  append_json_string(text, kMetadataName);
+  text += ":{";
+  for (const auto& [name, value] : metadata) {
+    text += text.back() == '{' ? "" : ",";
+    append_json_string(text, name);
+    text += ':';
+    append_json_string(text, value);
+  }
+  text += '}';
+}
+
+void append_tensor(std::string& text, const Tensor& tensor, std::uint64_t begin,
+                   std::uint64_t end) {
+  text += text.back() == '{' ? "" : ",";
+  append_json_string(text, tensor.name);
+  text += ":{\"dtype\":";
+  append_json_string(text, dtype_name(tensor.dtype));
+  text += ",\"shape\":[";
+  for (const std::int64_t extent : tensor.shape) {
+    text += text.back() == '[' ? "" : ",";
+    text += std::to_string(extent);
+  }
+  text += "],\"data_offsets\":[" + std::to_string(begin) + ',' + std::to_string(end) + "]}";
 }
 
 }  // namespace
@@ -147,10 +174,11 @@ std::string encode_header(std::vector<Tensor>& tensors, const Metadata& metadata
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
   });
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  std::string text = "{";
   if (!metadata.empty()) {
-    json["__metadata__"] = metadata;
+    append_metadata(text, metadata);
   }
+  std::unordered_set<std::string_view> names = {kMetadataName};
   std::uint64_t offset = 0;
   for (const Tensor& tensor : tensors) {
     const std::optional<std::uint64_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
@@ -158,15 +186,13 @@ std::string encode_header(std::vector<Tensor>& tensors, const Metadata& metadata
       throw Error(tensor_label(tensor.name), std::to_string(tensor.data.size()) + " bytes",
                   "those of " + describe(tensor.dtype, tensor.shape));
     }
-    if (tensor.name == "__metadata__" || json.contains(tensor.name)) {
+    if (!names.insert(tensor.name).second) {
       throw Error(tensor_label(tensor.name), "a name in use", "distinct names");
     }
-    json[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {offset, offset + *bytes}}};
+    append_tensor(text, tensor, offset, offset + *bytes);
     offset += *bytes;
   }
-  std::string text = json.dump();
+  text += '}';
   text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
