@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <utility>
+
+#include "cell_json.hpp"
 
 namespace dosa::cli {
 namespace {
@@ -144,18 +147,9 @@ ordered_json bench_json(ordered_json header, const std::vector<Cell>& cells, boo
     for (const Outcome& outcome : cell.outcomes) {
       modes.push_back(outcome_json(cell, outcome, cpu));
     }
-    header["cells"].push_back({{"input", cell.input},
-                               {"source", cell.source},
-                               {"domain", cell.domain},
-                               {"layer", cell.layer},
-                               {"seed", cell.seed},
-                               {"Q", cell.problem.num_queries},
-                               {"N", cell.problem.num_keys},
-                               {"H", cell.problem.num_heads},
-                               {"D", cell.problem.head_dim},
-                               {"K", cell.problem.topk},
-                               {"best_every_key", cell.outcomes[cell.best].contender.name},
-                               {"modes", modes}});
+    ordered_json one = cell_json(cell);
+    one["modes"] = std::move(modes);
+    header["cells"].push_back(std::move(one));
   }
   return header;
 }

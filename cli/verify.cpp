@@ -29,11 +29,7 @@ nlohmann::ordered_json report_json(const VerifyArgs& args, const dosa_problem& p
           {"rejected", found.rejected},
           {"violations", found.violations},
           {"min_margin", found.min_margin},
-          {"witness",
-           {{"row", found.witness_row},
-            {"key", found.witness_key},
-            {"bound", found.witness_bound},
-            {"score", found.witness_score}}},
+          {"witness", witness_json(found)},
           {"visible", found.stats.visible},
           {"fully_scored", found.stats.fully_scored},
           {"seconds", found.stats.seconds},
@@ -63,12 +59,7 @@ void print_table(const VerifyArgs& args, const dosa_problem& problem, const dosa
                          ? std::string("none: every rejected key's bound is at least its score")
                          : fmt::format("{} rejected keys with a bound BELOW their score",
                                        grouped(found.violations))});
-  if (found.witness_row >= 0) {
-    table.add(
-        {"least margin", fmt::format("{:.6g} = bound {:.9g} - score {:.9g}, row {}, key {}",
-                                     found.min_margin, found.witness_bound, found.witness_score,
-                                     found.witness_row, found.witness_key)});
-  }
+  if (found.witness_row >= 0) table.add({"least margin", witness_text(found)});
   table.add({"time", duration(found.stats.seconds) + " for the audited run"});
   fmt::print("{}", table.text());
 }

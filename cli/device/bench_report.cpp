@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "cell_json.hpp"
 #include "engine/cuda_run.cuh"
 #include "measure.hpp"
 
@@ -166,19 +168,10 @@ ordered_json device_json(ordered_json header, const std::vector<DeviceCell>& cel
     for (const DeviceOutcome& outcome : cell.outcomes) {
       modes.push_back(outcome_json(cell, outcome, ceilings));
     }
-    header["cells"].push_back({{"input", cell.input},
-                               {"source", cell.source},
-                               {"domain", cell.domain},
-                               {"layer", cell.layer},
-                               {"seed", cell.seed},
-                               {"Q", cell.problem.num_queries},
-                               {"N", cell.problem.num_keys},
-                               {"H", cell.problem.num_heads},
-                               {"D", cell.problem.head_dim},
-                               {"K", cell.problem.topk},
-                               {"visible", cell.visible},
-                               {"best_every_key", cell.outcomes[cell.best].contender.name},
-                               {"modes", modes}});
+    ordered_json one = cell_json(cell);
+    one["visible"] = cell.visible;
+    one["modes"] = std::move(modes);
+    header["cells"].push_back(std::move(one));
   }
   return header;
 }

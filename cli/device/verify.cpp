@@ -32,11 +32,7 @@ nlohmann::ordered_json report_json(const VerifyArgs& args, const dosa_problem& p
           {"rejected", found.rejected},
           {"violations", found.violations},
           {"min_margin", found.min_margin},
-          {"witness",
-           {{"row", found.witness_row},
-            {"key", found.witness_key},
-            {"bound", found.witness_bound},
-            {"score", found.witness_score}}},
+          {"witness", witness_json(found)},
           {"most_used", found.most_used},
           {"most_used_at", {{"row", found.used_row}, {"key", found.used_key}}},
           {"seconds", found.seconds},
@@ -67,12 +63,7 @@ void print_table(const VerifyArgs& args, const dosa_problem& problem, const dosa
                                ? std::string("none: no key's own score would reject it")
                                : fmt::format("{} keys with a bound BELOW their score",
                                              grouped(found.violations))});
-  if (found.witness_row >= 0) {
-    table.add(
-        {"least margin", fmt::format("{:.6g}: bound {:.9g}, score {:.9g}, row {}, key {}",
-                                     found.min_margin, found.witness_bound, found.witness_score,
-                                     found.witness_row, found.witness_key)});
-  }
+  if (found.witness_row >= 0) table.add({"least margin", witness_text(found)});
   if (found.used_row >= 0) {
     table.add({"allowance needed",
                fmt::format("at most {:.4f} of it, row {}, key {}",

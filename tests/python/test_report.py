@@ -301,21 +301,27 @@ def test_plans_have_what_the_documents_say() -> None:
     for plan in (device, short):
         assert len({cell.name for cell in plan}) == len(plan)
     assert len(DEVICE_FULL.grid_keys) * len(DEVICE_FULL.grid_queries) * 3 == 60
-    assert sum(cell.section == "map" for cell in device) * 6 == 252
+    inputs = len(DEVICE_FULL.variants) * len(DEVICE_FULL.map_domains) * len(DEVICE_FULL.map_seeds)
+    assert inputs * len(DEVICE_FULL.layers) == 252
+    layers = sum(len(layers_of(cell)) for cell in device if cell.section == "map")
+    assert layers * inputs / len(DEVICE_FULL.variants) == 252
+    assert sum(cell.estimate for cell in device) < 600
     assert sum(cell.estimate for cell in short) < 240
+
+
+def layers_of(cell: Cell) -> list[str]:
+    words = cell.command[cell.command.index("--gen") + 1].split()
+    return words[words.index("--layer") + 1].split(",")
 
 
 def test_a_page_of_a_gpu(tmp_path: Path) -> None:
     """Made results of the device's plan: every section that it has is on the page."""
-    store = Store(tmp_path / "raw")
-    scale = replace(DEVICE_QUICK, traces=("somewhere/code.safetensors",))
-    planned = device_cells(scale)
-    for cell in planned:
-        store.write(cell, made_facts(), made_result(cell))
-    store.write_plan(scale.name, planned)
+    store = made_report(tmp_path)
     assert report(tmp_path, store, None) == SUCCESS
     page = Page((tmp_path / "index.html").read_text())
     assert {"grid", "traces", "ablation", "map", "crossover", "memory", "phases"} <= set(page.names)
+    assert {"decode", "model", "again"}.isdisjoint(page.names)
+    assert "no results were given with --decode" in page.text
     assert "figure-phases" in page.names
     assert "components" not in page.names
     for words in ("a card of a test", "4 TB/s", "1200 TFLOP/s", "1500 to 1500 MHz", "sm90"):
@@ -323,6 +329,84 @@ def test_a_page_of_a_gpu(tmp_path: Path) -> None:
     # full takes 200 ms and its floor is 100, dosa 60 over 20 + 10.
     assert "2.00" in page.text
     assert "Not measured." not in page.text
+
+
+def test_results_of_other_programs_are_shown(tmp_path: Path) -> None:
+    step: dict[str, Any] = {"batch": 1, "heads": 32, "overlap": 0.5}
+    step["us"] = {"witnesses": [40.0, 41.0], "none": [44.0, 45.0], "peer": [60.0, 61.0]}
+    steps = [{**step, "keys": keys << 10} for keys in (256, 512, 1024)]
+    (tmp_path / "steps.json").write_text(json.dumps(steps))
+    one = {"kind": "glm_moe_dsa", "device": "cuda"}
+    runs = [
+        {**one, "side": side, "context": context, "seconds": seconds, "gib": 0.5}
+        for side, seconds in (("unpatched", 3.0), ("fp8", 2.0))
+        for context in (4096, 8192)
+    ]
+    runs.append({**one, "side": "unpatched", "context": 16384, "failed": "out of memory"})
+    (tmp_path / "runs.jsonl").write_text("\n".join(json.dumps(run) for run in runs))
+    folder = tmp_path / "report"
+    made_report(folder)
+    arguments = ["--from-raw", "-o", str(folder)]
+    given = ["--decode", str(tmp_path / "steps.json"), "--model", str(tmp_path / "runs.jsonl")]
+    assert main([*arguments, *given]) == SUCCESS
+    first = (folder / "index.html").read_bytes()
+    page = Page(first.decode())
+    assert {"decode", "model", "figure-decode-32", "figure-model-glm-moe-dsa"} <= set(page.names)
+    for words in ("1.49 (1.49-1.50)", "1.50 at 8K (glm_moe_dsa, 4 layers)", "out of memory"):
+        assert words in page.text
+    assert {"raw/decode/steps.json", "raw/model/runs.jsonl"} <= set(page.links)
+    assert main(arguments) == SUCCESS  # what was given is kept
+    assert (folder / "index.html").read_bytes() == first
+
+
+def test_a_second_run_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("first", "second"):
+        made_report(tmp_path / name)
+    changed = next((tmp_path / "second" / "raw").glob("memory-*.json"))
+    content = json.loads(changed.read_text())
+    for mode in content["result"]["cells"][0]["modes"]:
+        if mode["mode"] == "auto":
+            mode["wall_s"] = [2 * value for value in mode["wall_s"]]
+    changed.write_text(json.dumps(content))
+    arguments = ["--from-raw", "-o", str(tmp_path / "first")]
+    assert main([*arguments, "--second", str(tmp_path / "second")]) == SUCCESS
+    page = Page((tmp_path / "first" / "index.html").read_text())
+    assert "again" in page.names
+    assert "by the same build" in page.text
+    rows = (tmp_path / "first" / "summary.md").read_text().splitlines()
+    (memory,) = [row for row in rows if row.startswith("| memory |")]
+    assert memory == "| memory | 6 of 8 | 0.0% | 100.0% |"
+    assert main([*arguments, "--second", str(tmp_path / "absent")]) == MISUSE
+    assert "found no" in capsys.readouterr().err
+
+
+def test_parts_can_be_measured_by_themselves(
+    copied: Path, trace_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in [*(copied / "raw").glob("grid-*"), *(copied / "raw").glob("memory-*")]:
+        path.unlink()
+    ran: list[str] = []
+
+    def noted(_: Store, now: list[Cell], **__: object) -> int:
+        ran.extend(cell.section for cell in now)
+        return 0
+
+    monkeypatch.setattr("dosa.report.__main__.measure", noted)
+    scale = tiny(trace_path)
+    store = Store(copied / "raw")
+    found = report(copied, store, cells(scale), scale=scale.name, only=("memory",))
+    assert set(ran) == {"memory"}
+    assert found == INCOMPLETE
+
+
+def made_report(folder: Path) -> Store:
+    store = Store(folder / "raw")
+    scale = replace(DEVICE_QUICK, traces=("somewhere/code.safetensors",))
+    planned = device_cells(scale)
+    for cell in planned:
+        store.write(cell, made_facts(), made_result(cell))
+    store.write_plan(scale.name, planned)
+    return store
 
 
 def made_facts() -> dict[str, Any]:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dosa.report.again import kept
 from dosa.report.data import Data
 from dosa.report.measure import MeasureError, measure
+from dosa.report.others import DECODE, MODEL
 from dosa.report.plan import FULL, QUICK, Cell, cells
 from dosa.report.plan_device import DEVICE_FULL, DEVICE_QUICK, device_cells
 from dosa.report.raw import RawError, Store
@@ -26,8 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     store = Store(folder / "raw")
     name, planned = _plan(args)
     try:
+        store.keep(DECODE, map(Path, args.decode))
+        store.keep(MODEL, map(Path, args.model))
+        if args.second is not None:
+            _keep_second(store, Store(Path(args.second) / "raw"))
         return report(
-            folder, store, None if args.from_raw else planned, scale=name, commit=args.commit
+            folder,
+            store,
+            None if args.from_raw else planned,
+            scale=name,
+            commit=args.commit,
+            only=args.only,
         )
     except (MeasureError, RawError, OSError) as error:
         print(f"dosa.report: {error}", file=sys.stderr)
@@ -37,12 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _keep_second(store: Store, other: Store) -> None:
+    name, planned = other.read_plan()
+    store.write_second(kept(Data.load(other, name, planned)))
+
+
 def _plan(args: argparse.Namespace) -> tuple[str, list[Cell]]:
     """Return the scale's name and its cells."""
     traces, peers = tuple(args.trace), tuple(args.peer)
     if args.backend == "cuda":
         chosen = DEVICE_QUICK if args.quick else DEVICE_FULL
-        device = replace(chosen, traces=traces, peers=peers)
+        retrieval = tuple(args.retrieval)
+        device = replace(chosen, traces=traces, peers=peers, retrieval=retrieval)
         return device.name, device_cells(device)
     scale = QUICK if args.quick else FULL
     scale = replace(scale, threads=args.threads, traces=traces, peers=peers)
@@ -56,6 +73,7 @@ def report(
     *,
     scale: str = "",
     commit: str | None = None,
+    only: Sequence[str] = (),
 ) -> int:
     """Measure a plan, or nothing where it is None, and write the page of what is there.
 
@@ -66,7 +84,8 @@ def report(
     """
     if planned is not None:
         store.write_plan(scale, planned)
-        measure(store, planned, commit=commit)
+        now = [cell for cell in planned if not only or cell.section in only]
+        measure(store, now, commit=commit)
     name, planned = store.read_plan()
     data = Data.load(store, name, planned)
     if not data.raws:
@@ -104,6 +123,23 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=FILE",
         help="time somebody else's library as well (docs/report.md)",
     )
+    parser.add_argument(
+        "--retrieval", nargs="+", default=[], metavar="FILE", help="inputs of the part on retrieval"
+    )
+    parser.add_argument(
+        "--decode", nargs="+", default=[], metavar="JSON", help="show what bench/gpu/decode wrote"
+    )
+    parser.add_argument(
+        "--model", nargs="+", default=[], metavar="JSON",
+        help="show what bench/prefill_transformers.py wrote",
+    )  # fmt: skip
+    parser.add_argument(
+        "--second", metavar="DIR", help="compare with the report of another run of the plan"
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="SECTION",
+        help="measure only these parts of the plan now: grid, crossover, map, ...",
+    )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, default=0, metavar="N", help="0: as many as the machine has"
     )

@@ -32,6 +32,8 @@ class Value:
     loss: bool = False
     cell: str = ""
     """The raw result that it comes from."""
+    file: str = ""
+    """Another program's result that it comes from, a path in the folder of the raw results."""
 
 
 @dataclass(frozen=True)

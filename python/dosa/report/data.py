@@ -117,10 +117,16 @@ class Data:
         The results, in the order of the plan.
     problems : list of str
         One line on each cell that is missing or cannot be used.
+    store : Store, optional
+        Where results of other programs lie.
     """
 
-    def __init__(self, scale: str, raws: list[Raw], problems: list[str]) -> None:
+    def __init__(
+        self, scale: str, raws: list[Raw], problems: list[str], store: Store | None = None
+    ) -> None:
         self.scale = scale
+        self._store = store
+        self.second = None if store is None else store.read_second()
         self.raws = raws
         self.problems = problems
         self._entries: dict[str, list[Entry]] = {}
@@ -146,7 +152,16 @@ class Data:
                 problems.append(f"{cell.name}.json: missing, not measured")
             else:
                 raws.append(raw)
-        return cls(scale, raws, problems)
+        return cls(scale, raws, problems, store)
+
+    def outside(self, kind: str) -> list[dict[str, Any]]:
+        """Return what another program of this project measured."""
+        return [] if self._store is None else self._store.kept(kind)
+
+    @property
+    def sections(self) -> list[str]:
+        """Names of the sections that have entries."""
+        return list(self._entries)
 
     def entries(self, *sections: str) -> list[Entry]:
         """Return what sections measured; all where none is named."""

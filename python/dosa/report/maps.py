@@ -6,7 +6,7 @@ from __future__ import annotations
 from dosa.report.blocks import Block, Figure, Section, Table, Text, Value
 from dosa.report.charts import Series, heat_map, line_chart, style_of
 from dosa.report.data import Data, Entry, keys_text
-from dosa.report.words import megabytes, times
+from dosa.report.words import megabytes, significant, times
 
 
 def heat_maps(data: Data) -> Section:
@@ -77,7 +77,8 @@ def _table(entries: list[Entry]) -> Table:
 
 def memory(data: Data) -> Section:
     """Bytes against the number of keys."""
-    section = Section("memory", "6. Memory")
+    title = "6. Memory, and scaling to long contexts" if data.on_device else "6. Memory"
+    section = Section("memory", title)
     entries = data.entries("memory")
     if not entries:
         return section
@@ -92,12 +93,41 @@ def memory(data: Data) -> Section:
         )
     ]
     for queries in sorted({entry.queries for entry in entries}):
-        section.blocks += _memory_of(queries, [e for e in entries if e.queries == queries])
+        mine = sorted((e for e in entries if e.queries == queries), key=lambda e: e.keys)
+        section.blocks += _memory_of(queries, mine)
+        if data.on_device and len(mine) > 1:
+            section.blocks += _scaling_of(queries, mine)
     return section
 
 
+def _scaling_of(queries: int, entries: list[Entry]) -> list[Block]:
+    """Time against the number of keys, to the longest context."""
+    modes = [name for name in ("base", "full", "auto") if name in entries[0].modes]
+    series = [
+        Series(name, style_of(name), [(float(e.keys), e.modes[name].milliseconds) for e in entries])
+        for name in modes
+    ]
+    sentence = (
+        f"Scaling, {queries} query rows: ms of a call against the number of keys (both "
+        "logarithmic); less is better."
+    )
+    chart = line_chart(
+        f"Time by keys, {queries} query rows",
+        ("keys", "milliseconds"),
+        series,
+        marks=(lambda x: keys_text(int(x)), lambda y: f"{y:.3g}"),
+    )
+    rows: list[list[str | Value]] = []
+    for entry in entries:
+        row: list[str | Value] = [keys_text(entry.keys)]
+        row += [significant(entry.modes[name].milliseconds) for name in modes]
+        row += [times(entry.speedup("auto", over)) for over in ("base", "full")]
+        rows.append([*row, Value("raw", cell=entry.cell)])
+    columns = ["keys", *(f"{name}, ms" for name in modes), "auto over base", "auto over full", ""]
+    return [Figure("scaling", sentence, chart), Table("The same in numbers.", columns, rows)]
+
+
 def _memory_of(queries: int, entries: list[Entry]) -> list[Block]:
-    entries = sorted(entries, key=lambda entry: entry.keys)
     modes = [name for name in ("base", "full", "auto", "dosa") if name in entries[0].modes]
     series = [
         Series(

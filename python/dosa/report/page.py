@@ -111,6 +111,8 @@ def _cell(value: str | Value, prose: bool) -> str:
     kind = ' class="text"' if prose else ""
     if isinstance(value, str):
         return f"<td{kind}>{escape(value)}</td>"
+    if value.file:
+        return f'<td><a href="raw/{escape(value.file)}">{escape(value.text)}</a></td>'
     if value.cell:
         return f'<td><a href="#cell-{escape(value.cell)}">{escape(value.text)}</a></td>'
     kind = ' class="loss"' if value.loss else kind

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dosa.report.blocks import Section, Table, Text
 from dosa.report.data import Data, Entry, keys_text
 from dosa.report.maps import faster_cells
+from dosa.report.others import MODEL, decode_ratios, model_ratio
 from dosa.report.parts import ablation_means, relative_time, survival, variants
 from dosa.report.words import megabytes, percent, span
 
@@ -43,7 +44,16 @@ def _ratios(entries: list[Entry], over: str) -> list[float]:
 def _speed(data: Data) -> list[list[str]]:
     entries = data.entries("grid")
     count = f" ({len(entries)} configurations)" if entries else ""
+    peers = dict.fromkeys(peer for entry in entries for peer in entry.peers)
     return [
+        *(
+            [
+                "speed over today's kernels",
+                "1.12-2.74 over SGLang, 60 configurations",
+                f"{span(_ratios(entries, peer))} over {peer}{count}",
+            ]
+            for peer in peers
+        ),
         [
             "speed over storing every score",
             "1.12-2.74 over SGLang, 60 configurations",
@@ -142,12 +152,25 @@ def _other(data: Data) -> list[list[str]]:
         [
             "time to first token at 1M over SGLang",
             "1.86 (GLM-5.2), 1.94 (DeepSeek-V3.2)",
-            _NOT_HERE,
+            _models(data),
         ],
         ["time to first token at 1M over LiteTopK", "1.26, 1.50", _NOT_HERE],
         ["indexer's share of a prefill", "23.6% at 128K, 73.0% at 1M; 90.8% (V3.2)", _NOT_HERE],
-        ["decode at 256K, 512K, 1M", "1.06, 1.11, 1.26", _NOT_HERE],
+        ["decode at 256K, 512K, 1M", "1.06, 1.11, 1.26", _decode(data)],
     ]
+
+
+def _decode(data: Data) -> str:
+    found = [decode_ratios(data, keys << 10) for keys in (256, 512, 1024)]
+    if not all(found):
+        return _NOT_HERE
+    return ", ".join(span(one) for one in found) + " over the peer (one request, by heads)"
+
+
+def _models(data: Data) -> str:
+    kinds = dict.fromkeys(str(one["kind"]) for one in data.outside(MODEL) if "kind" in one)
+    found = [text for kind in kinds if (text := model_ratio(data, kind))]
+    return ", ".join(found) if found else _NOT_HERE
 
 
 def _listed(parts: list[str]) -> str:

@@ -14,13 +14,12 @@ PHASES = (
     "reduce", "recover", "select",
 )  # fmt: skip
 _FLOORS = {"screen": "screen", "refine": "refine"}
-_LEAST_KEYS = 1 << 19  # shorter calls are in the raw results
 
 
 def phases(data: Data) -> Section:
     """Phases of a call as stacked bars, and their floors."""
     section = Section("phases", "10. Phases against their floors")
-    chosen = [one for name in ("grid", "traces") for one in _largest(data.entries(name))]
+    chosen = _measured(data.entries("phases"))
     if not chosen:
         return section
     bars = [
@@ -46,13 +45,11 @@ def phases(data: Data) -> Section:
     return section
 
 
-def _largest(entries: list[Entry]) -> list[tuple[Entry, str, Mode]]:
-    """Return the measured modes of the long contexts with the most query rows of a section."""
-    most = max((entry.queries for entry in entries), default=0)
+def _measured(entries: list[Entry]) -> list[tuple[Entry, str, Mode]]:
+    """Return every mode whose phases were timed."""
     return [
         (entry, name, entry.modes[name])
         for entry in entries
-        if entry.keys >= _LEAST_KEYS and entry.queries == most
         for name in ("full", "auto", *entry.fixed)
         if name in entry.modes and "phases_s" in entry.modes[name].fields
     ]
@@ -90,14 +87,17 @@ def _table(chosen: list[tuple[Entry, str, Mode]]) -> Table:
             row.append(_over(_phase(mode, phase), 1e3 * float(floors[_FLOORS[phase]])))
         row.append(_over(_phase(mode, "dense"), 1e3 * float(floors["every_key"])) if name == "full"
                    else "-")  # fmt: skip
-        rest = total - sum(_phase(mode, phase) for phase in ("screen", "refine", "dense"))
-        row += [significant(_phase(mode, "dense")), significant(rest)]
+        apart = ("screen", "refine", "dense", "prepare")
+        rest = total - sum(_phase(mode, phase) for phase in apart)
+        row += [significant(_phase(mode, "dense")), significant(_phase(mode, "prepare"))]
+        row += [significant(total - _phase(mode, "prepare")), significant(rest)]
         rows.append([*row, Value("raw", cell=entry.cell)])
     columns = ["input, keys x queries, mode", "all, ms", "over floor", "screen, ms", "over floor"]
-    columns += ["refine, ms", "over floor", "dense over floor", "dense, ms", "rest, ms", ""]
+    columns += ["refine, ms", "over floor", "dense over floor", "dense, ms", "prepare, ms"]
+    columns += ["all but prepare, ms", "rest, ms", ""]
     caption = (
         "The same in numbers. 'Over floor' is the measured time over the floor; '-' where there "
-        "is none."
+        "is none. 'All but prepare' is what is left where queries and keys come prepared."
     )
     return Table(caption, columns, rows)
 

@@ -4,86 +4,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dosa.report.plan import LAYERS, Cell, Sizes, Source
 
 _K = 1 << 10
-_MIDDLE = str(10)  # the layer of all cells that do not compare layers
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceScale(Sizes):
     """How much is measured on a GPU."""
 
+    trace_queries: tuple[int, ...]
+    phase_queries: int
+    phase_calls: int
+    ablation_variants: tuple[Source, ...]
     ablation_keys: int
+    ablation_repeats: int
     map_keys: int
+    layers_of_cell: int
+    """Layers that one call of the command measures, one after the other."""
     scaling_keys: tuple[int, ...]
     scaling_queries: int
-    phase_calls: int
+    retrieval_queries: tuple[int, ...]
+    retrieval: tuple[str, ...] = ()
 
 
 _VARIANTS = (Source("glm52", 8, "en"), Source("glm52", 16, "en"))
+_DOMAINS = ("en", "zh", "code")
 _GRID = tuple(n * _K for n in (128, 256, 512, 768, 1024))
 _LONG = tuple(1 << n for n in range(11, 21))
 
 DEVICE_FULL = DeviceScale(
     name="full, on a GPU",
-    sources=(
-        *(Source("glm52", rows, domain) for rows in (8, 16) for domain in ("en", "zh", "code")),
-        *(Source("dsv32", 16, domain) for domain in ("en", "zh", "code")),
-    ),
+    sources=tuple(Source(kind, 16, domain) for kind in ("glm52", "dsv32") for domain in _DOMAINS),
     variants=_VARIANTS,
     grid_keys=_GRID,
     grid_queries=tuple(n * _K for n in (4, 8, 16, 32)),
+    trace_queries=tuple(n * _K for n in (4, 8, 16)),
+    retrieval_queries=(4 * _K,),
+    phase_queries=16 * _K,
+    phase_calls=3,
     crossover_keys=_LONG,
     crossover_queries=4 * _K,
     layers=tuple(range(LAYERS)),
+    ablation_variants=_VARIANTS[1:],
     ablation_keys=896 * _K,
     ablation_queries=16 * _K,
-    map_keys=512 * _K,
+    ablation_repeats=3,
+    map_keys=128 * _K,
     map_queries=4 * _K,
-    map_domains=("en", "zh", "code"),
+    map_domains=_DOMAINS,
     map_seeds=(1001, 1002),
     map_repeats=12,
-    scaling_keys=tuple(n * _K for n in (64, 256, 1024, 4096)),
-    scaling_queries=4 * _K,
-    repeats=5,
-    phase_calls=3,
-)
-DEVICE_QUICK = DeviceScale(
-    name="quick, on a GPU",
-    sources=(*_VARIANTS, Source("dsv32", 16, "en")),
-    variants=_VARIANTS[:1],
-    grid_keys=_GRID,
-    grid_queries=(4 * _K, 16 * _K),
-    crossover_keys=_LONG,
-    crossover_queries=4 * _K,
-    layers=(0, 10),
-    ablation_keys=896 * _K,
-    ablation_queries=16 * _K,
-    map_keys=512 * _K,
-    map_queries=4 * _K,
-    map_domains=("en", "code"),
-    map_seeds=(1001,),
-    map_repeats=3,
+    layers_of_cell=3,
     scaling_keys=tuple(n * _K for n in (64, 256, 1024, 4096)),
     scaling_queries=4 * _K,
     repeats=3,
+)
+DEVICE_QUICK = replace(
+    DEVICE_FULL,
+    name="quick, on a GPU",
+    sources=(Source("glm52", 16, "en"), Source("dsv32", 16, "en")),
+    grid_queries=(4 * _K, 16 * _K),
+    trace_queries=(4 * _K, 16 * _K),
     phase_calls=1,
+    layers=(0, 10),
+    map_domains=("en", "code"),
+    map_seeds=(1001,),
+    map_repeats=3,
 )
 
 
 def device_cells(scale: DeviceScale) -> list[Cell]:
     """Return all cells of a scale, in the order in which they are measured."""
+    short = [one for one in scale.sources if one.kind == "glm52"]
+    long = [one for one in scale.sources if one.kind != "glm52"]
     return [
-        *_grid(scale),
-        *_traces(scale),
+        *_phases(scale),
         *_crossover(scale),
-        *_ablation(scale),
+        *_grid(scale, short),
         *_scaling(scale),
         *_heat_map(scale),
+        *_ablation(scale),
+        *_files(scale, "retrieval", scale.retrieval, scale.retrieval_queries),
+        *_grid(scale, long),
+        *_files(scale, "traces", scale.traces, scale.trace_queries),
     ]
 
 
@@ -92,104 +99,141 @@ def _joined(numbers: tuple[int, ...]) -> str:
 
 
 def _bench(
-    scale: DeviceScale, what: list[str], keys: tuple[int, ...], rows: tuple[int, ...]
-) -> list[str]:
-    return [
-        *("bench", "--backend", "cuda", *what, "--keys", _joined(keys), "--rows", _joined(rows)),
-        *("--topk", str(scale.topk), "--phase-calls", str(scale.phase_calls)),
-    ]
+    scale: DeviceScale,
+    what: list[str],
+    shape: tuple[tuple[int, ...], tuple[int, ...]],
+    *,
+    modes: str,
+    repeats: int,
+    phase_calls: int = 0,
+) -> tuple[str, ...]:
+    """Return a call of the command; ceilings are measured where phases are."""
+    keys, rows = shape
+    words = ["bench", "--backend", "cuda", *what, "--keys", _joined(keys), "--rows", _joined(rows)]
+    words += ["--modes", modes, "--topk", str(scale.topk), "--repeat", str(repeats)]
+    words += ["--phase-calls", str(phase_calls)]
+    return tuple(words if phase_calls else [*words, "--no-ceilings"])
 
 
-def _seconds(keys: tuple[int, ...], rows: tuple[int, ...], heads: int, turns: int) -> float:
-    """Estimate a cell's time: four modes, together as long as scoring every pair three times."""
+def _seconds(
+    shape: tuple[tuple[int, ...], tuple[int, ...]], heads: int, turns: int, inputs: int = 1
+) -> float:
+    """Estimate a cell's time: the modes of a turn take as long as scoring every pair thrice."""
+    keys, rows = shape
     pairs = sum(keys) * sum(rows) * heads / 32
-    return 1.5 + 1.5e-6 * max(keys) + 2.8e-11 * pairs * (turns + 3)
+    made = 1.0e-6 * max(keys) + 3.0e-5 * max(rows)
+    return 0.8 + inputs * (0.05 + made + 2.8e-11 * pairs * (turns + 1))
 
 
-def _grid(scale: DeviceScale) -> Iterator[Cell]:
-    for source in scale.sources:
-        what = ["--gen", source.spec(), "--modes", "base,full,auto,dosa"]
-        what += ["--heads", str(source.retained), "--repeat", str(scale.repeats)]
-        for peer in scale.peers:
-            what += ["--peer", peer]
-        heads = 64 if source.kind == "dsv32" else 32
+def _heads(source: Source) -> int:
+    return 64 if source.kind == "dsv32" else 32
+
+
+def _peers(scale: DeviceScale) -> list[str]:
+    return [word for peer in scale.peers for word in ("--peer", peer)]
+
+
+def _halves(rows: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Split the numbers of rows, so that a cell is not too long to be lost."""
+    return [part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part]
+
+
+def _grid(scale: DeviceScale, sources: list[Source]) -> Iterator[Cell]:
+    for source in sources:
+        for rows in _halves(scale.grid_queries):
+            shape = (scale.grid_keys, rows)
+            what = ["--gen", source.spec(), *_peers(scale)]
+            yield Cell(
+                f"grid-{source.slug}-{max(rows)}",
+                "grid",
+                _bench(scale, what, shape, modes="base,full,auto", repeats=scale.repeats),
+                _seconds(shape, _heads(source), scale.repeats),
+            )
+
+
+def _files(
+    scale: DeviceScale, section: str, files: tuple[str, ...], rows: tuple[int, ...]
+) -> Iterator[Cell]:
+    for number, file in enumerate(files):
+        shape = (scale.grid_keys, rows)
+        what = [file, *_peers(scale)]
         yield Cell(
-            f"grid-{source.slug}",
-            "grid",
-            tuple(_bench(scale, what, scale.grid_keys, scale.grid_queries)),
-            _seconds(scale.grid_keys, scale.grid_queries, heads, scale.repeats),
+            f"{section.removesuffix('s')}-{number}-{Path(file).stem}",
+            section,
+            _bench(scale, what, shape, modes="base,full,auto", repeats=scale.repeats),
+            _seconds(shape, 48, scale.repeats),
         )
 
 
-def _traces(scale: DeviceScale) -> Iterator[Cell]:
-    for number, trace in enumerate(scale.traces):
-        what = [trace, "--modes", "base,full,auto,dosa", "--heads", "14,22"]
-        what += ["--repeat", str(scale.repeats)]
-        for peer in scale.peers:
-            what += ["--peer", peer]
+def _phases(scale: DeviceScale) -> Iterator[Cell]:
+    for source in (*scale.variants, Source("dsv32", 16, "en")):
+        shape = (scale.grid_keys, (scale.phase_queries,))
+        what = ["--gen", source.spec(), "--heads", str(source.retained)]
+        calls = scale.phase_calls
         yield Cell(
-            f"trace-{number}-{Path(trace).stem}",
-            "traces",
-            tuple(_bench(scale, what, scale.grid_keys, scale.grid_queries)),
-            _seconds(scale.grid_keys, scale.grid_queries, 48, scale.repeats),
+            f"phases-{source.slug}",
+            "phases",
+            _bench(scale, what, shape, modes="full,auto,dosa", repeats=1, phase_calls=calls),
+            _seconds(shape, _heads(source), 1 + calls) + 1.5,
         )
 
 
 def _crossover(scale: DeviceScale) -> Iterator[Cell]:
     for source in scale.variants:
-        what = ["--gen", source.spec(), "--modes", "base,full,auto,dosa"]
-        what += ["--heads", str(source.retained), "--repeat", str(2 * scale.repeats)]
-        rows = (scale.crossover_queries,)
-        what.append("--no-ceilings")
+        shape = (scale.crossover_keys, (scale.crossover_queries,))
+        what = ["--gen", source.spec(), "--heads", str(source.retained), *_peers(scale)]
+        repeats = 3 * scale.repeats
         yield Cell(
             f"crossover-{source.slug}",
             "crossover",
-            tuple(_bench(scale, what, scale.crossover_keys, rows)),
-            _seconds(scale.crossover_keys, rows, 32, 2 * scale.repeats),
+            _bench(scale, what, shape, modes="base,full,auto,dosa", repeats=repeats),
+            _seconds(shape, 32, repeats),
         )
 
 
+def _by_layer(scale: DeviceScale) -> Iterator[tuple[str, int]]:
+    """Layers of one cell, as `dosa gen` takes them, and how many."""
+    for at in range(0, len(scale.layers), scale.layers_of_cell):
+        layers = scale.layers[at : at + scale.layers_of_cell]
+        yield _joined(layers), len(layers)
+
+
 def _ablation(scale: DeviceScale) -> Iterator[Cell]:
-    keys, rows = (scale.ablation_keys,), (scale.ablation_queries,)
-    for source in scale.variants:
-        for layer in scale.layers:
-            what = ["--gen", source.spec(str(layer)), "--modes", "base,full,dosa"]
-            what += ["--heads", str(source.retained), "--repeat", str(scale.repeats)]
-            what.append("--no-ceilings")
+    shape = ((scale.ablation_keys,), (scale.ablation_queries,))
+    repeats = scale.ablation_repeats
+    for source in scale.ablation_variants:
+        for layers, count in _by_layer(scale):
+            what = ["--gen", source.spec(layers), "--heads", str(source.retained)]
             yield Cell(
-                f"ablation-{source.slug}-layer{layer}",
+                f"ablation-{source.slug}-layer{layers.replace(',', '-')}",
                 "ablation",
-                tuple(_bench(scale, what, keys, rows)),
-                _seconds(keys, rows, 32, scale.repeats),
+                _bench(scale, what, shape, modes="base,full,dosa", repeats=repeats),
+                _seconds(shape, 32, repeats, count),
             )
 
 
 def _scaling(scale: DeviceScale) -> Iterator[Cell]:
     source = scale.variants[0]
-    what = ["--gen", source.spec(_MIDDLE), "--modes", "base,full,auto", "--repeat", "3"]
-    rows = (scale.scaling_queries,)
-    what.append("--no-ceilings")
+    shape = (scale.scaling_keys, (scale.scaling_queries,))
     yield Cell(
         f"memory-{source.slug}",
         "memory",
-        tuple(_bench(scale, what, scale.scaling_keys, rows)),
-        _seconds(scale.scaling_keys, rows, 32, 3),
+        _bench(scale, ["--gen", source.spec()], shape, modes="base,full,auto", repeats=3),
+        _seconds(shape, 32, 3),
     )
 
 
 def _heat_map(scale: DeviceScale) -> Iterator[Cell]:
     domains = ",".join(scale.map_domains)
     inputs = len(scale.map_domains) * len(scale.map_seeds)
-    keys, rows = (scale.map_keys,), (scale.map_queries,)
+    shape = ((scale.map_keys,), (scale.map_queries,))
+    repeats = scale.map_repeats
     for source in scale.variants:
-        for layer in scale.layers:
-            spec = f"{source.spec(str(layer), domains)} --seed {_joined(scale.map_seeds)}"
-            what = ["--gen", spec, "--modes", "base,full,auto,dosa"]
-            what += ["--heads", str(source.retained), "--repeat", str(scale.map_repeats)]
-            what.append("--no-ceilings")
+        for layers, count in _by_layer(scale):
+            spec = f"{source.spec(layers, domains)} --seed {_joined(scale.map_seeds)}"
             yield Cell(
-                f"map-{source.kind}-{source.rows}-layer{layer}",
+                f"map-{source.kind}-{source.rows}-layer{layers.replace(',', '-')}",
                 "map",
-                tuple(_bench(scale, what, keys, rows)),
-                inputs * _seconds(keys, rows, 32, scale.map_repeats),
+                _bench(scale, ["--gen", spec], shape, modes="base,full,auto", repeats=repeats),
+                _seconds(shape, 32, repeats, inputs * count),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from dosa.report.plan import Cell
 
 FORMAT = 1
+_SECOND = "second"
 _FIELDS = {
     "cell": str,
     "section": str,
@@ -93,6 +95,34 @@ class Store:
         content |= {"command": list(cell.command), **facts, "result": result}
         self._commit(self.path(cell.name), content)
 
+    def keep(self, kind: str, files: Iterable[Path]) -> None:
+        """Copy results of another program beside the raw ones.
+
+        Raises
+        ------
+        RawError
+            A file is no JSON.
+        """
+        for file in files:
+            _records(file)
+            self._commit_text(self.folder / kind / file.name, file.read_text(encoding="utf-8"))
+
+    def kept(self, kind: str) -> list[dict[str, Any]]:
+        """Return the objects of all files of a kind; each says its file, as `kind/name`."""
+        found = []
+        for path in sorted((self.folder / kind).glob("*.json*")):
+            found += [{**one, "file": f"{kind}/{path.name}"} for one in _records(path)]
+        return found
+
+    def write_second(self, content: dict[str, Any]) -> None:
+        """Keep what another run of the plan found."""
+        self._commit(self.path(_SECOND), content)
+
+    def read_second(self) -> dict[str, Any] | None:
+        """Return what another run found; None where there was none."""
+        path = self.path(_SECOND)
+        return _records(path)[0] if path.is_file() else None
+
     def write_plan(self, scale: str, cells: list[Cell]) -> None:
         """Keep what is to be measured, so that a page can say what is missing."""
         listed = [
@@ -130,10 +160,30 @@ class Store:
             raise RawError(f"{path.name}: not a plan ({error!r})") from None
 
     def _commit(self, path: Path, content: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._commit_text(path, json.dumps(content, separators=(",", ":")) + "\n")
+
+    @staticmethod
+    def _commit_text(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.part")
-        hidden.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+        hidden.write_text(text, encoding="utf-8")
         os.replace(hidden, path)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file: one, a list of them, or one a line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".jsonl":
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+        else:
+            content = json.loads(text)
+            found = content if isinstance(content, list) else [content]
+    except (OSError, ValueError) as error:
+        raise RawError(f"{path.name}: not readable as JSON ({error})") from None
+    if not found or not all(isinstance(one, dict) for one in found):
+        raise RawError(f"{path.name}: found no objects, expected one or more")
+    return found
 
 
 def _check_result(name: str, cell: Cell, result: dict[str, Any]) -> None:

@@ -19,10 +19,10 @@ def grid(data: Data) -> Section:
     section.blocks = [
         Text(
             "Every input at every length and number of query rows, prepared and answered in one "
-            "call: the preparation of queries and keys is part of every call, so there is no "
-            "faster 'prepared' figure to tell apart."
+            "call: the preparation of queries and keys is part of every call."
+            + (" Section 10 says how much of a call it is." if data.on_device else "")
         ),
-        _dots("grid", "auto: times as fast as base and full", entries),
+        *_dots("grid", entries),
         _table("All configurations.", entries),
         *_peers(entries),
     ]
@@ -40,8 +40,29 @@ def traces(data: Data) -> Section:
                 + "; ".join(dict.fromkeys(entry.source for entry in entries))
                 + "."
             ),
-            _dots("traces", "auto on traces: times as fast as base and full", entries),
+            *_dots("traces", entries),
             _table("All traces at all lengths.", entries),
+            *_peers(entries),
+        ]
+    return section
+
+
+def retrieval(data: Data) -> Section:
+    """Documents in a row, and questions about them at the end."""
+    section = Section("retrieval", "7. Retrieval over concatenated documents")
+    entries = data.entries("retrieval")
+    if entries:
+        section.blocks = [
+            Text(
+                "Held-out documents in a row, and at the end questions: each repeats the "
+                "beginning of a passage far back, and its rows look for what follows there "
+                "(bench/retrieval.py). The small trained indexers of the traces scored them. "
+                "Only the last rows, the questions, are queries. Source: "
+                + "; ".join(dict.fromkeys(entry.source for entry in entries))
+                + "."
+            ),
+            *_dots("retrieval", entries),
+            _table("All lengths.", entries),
             *_peers(entries),
         ]
     return section
@@ -56,21 +77,31 @@ def crossover(data: Data) -> Section:
     return section
 
 
-def _dots(name: str, title: str, entries: list[Entry]) -> Figure:
-    rows = []
-    for entry in entries:
-        ranges = [
-            (f"over {other}", one)
-            for other in ("base", "full")
-            if (one := entry.speedup("auto", other)) is not None
-        ]
-        rows.append((entry.label, ranges))
-    sentence = (
-        "How many times as fast the default mode, auto, is as the two ways to score every key: "
-        "right of the line at 1 it is faster, left of it slower. Marks are medians, bars reach "
-        "from the least to the greatest repetition."
-    )
-    return Figure(name, sentence, dot_plot(title, "times as fast (logarithmic)", rows))
+def _dots(name: str, entries: list[Entry]) -> list[Figure]:
+    """One figure for each number of heads."""
+    several = len({entry.heads for entry in entries}) > 1
+    figures = []
+    for heads in dict.fromkeys(entry.heads for entry in entries):
+        mine = [entry for entry in entries if entry.heads == heads]
+        others = ["base", "full", *dict.fromkeys(peer for e in mine for peer in e.peers)]
+        rows = []
+        for entry in mine:
+            ranges = [
+                (f"over {other}", one)
+                for other in others
+                if (one := entry.speedup("auto", other)) is not None
+            ]
+            rows.append((entry.label, ranges))
+        sentence = (
+            "How many times as fast the default mode, auto, is as the ways to score every key"
+            + (f", {heads} heads" if several else "")
+            + ": right of the line at 1 it is faster, left of it slower. Marks are medians, bars "
+            "reach from the least to the greatest repetition."
+        )
+        title = f"auto, {heads} heads: times as fast as {', '.join(others)}"
+        chart = dot_plot(title, "times as fast (logarithmic)", rows)
+        figures.append(Figure(f"{name}-{heads}" if several else name, sentence, chart))
+    return figures
 
 
 def _table(caption: str, entries: list[Entry]) -> Table:

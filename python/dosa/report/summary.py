@@ -53,6 +53,8 @@ def _lines(block: Block) -> list[str]:
 def _value(value: str | Value) -> str:
     if isinstance(value, str):
         return _plain(value)
+    if value.file:
+        return f"[{value.text}](raw/{value.file})"
     if value.cell:
         return f"[{value.text}](raw/{value.cell}.json)"
     return f"**{value.text}**" if value.loss else value.text

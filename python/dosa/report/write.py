@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dosa.report import maps, overview, paper, parts, phases, speed
+from dosa.report import again, maps, others, overview, paper, parts, phases, speed
 from dosa.report.blocks import Figure, Section
 from dosa.report.data import Data
 from dosa.report.page import page
@@ -24,11 +24,17 @@ def sections(data: Data) -> list[Section]:
         maps.heat_maps(data),
         speed.crossover(data),
         maps.memory(data),
+        others.decode(data),
+        speed.retrieval(data),
+        others.model(data),
         paper.paper(data),
         phases.phases(data),
+        again.again(data),
         overview.not_here(data),
     ]
-    optional = {"traces", "components", "phases"} if data.on_device else {"traces", "phases"}
+    optional = {"traces", "phases", "decode", "retrieval", "model", "again"}
+    if data.on_device:
+        optional.add("components")
     return [section for section in made if section.blocks or section.key not in optional]
 
 
