@@ -154,15 +154,17 @@ def _model_blocks(kind: str, runs: list[dict[str, Any]]) -> list[Block]:
         )
         if points:
             series.append(Series(side, style_of("", n), points))
+    buffers = len({one.get("buffer_mib") for one in runs})
     rows: list[list[str | Value]] = []
     for context in sorted({one["context"] for one in runs}):
         for one in runs:
             if one["context"] != context:
                 continue
+            room = f", {one['buffer_mib']} MiB" if buffers > 1 and "buffer_mib" in one else ""
             failed = str(one.get("failed", one.get("error", "failed")))
             rows.append(
                 [
-                    f"{keys_text(context)}, {one['side']}",
+                    f"{keys_text(context)}, {one['side']}{room}",
                     significant(one["seconds"]) if "seconds" in one else failed,
                     significant(one["gib"]) if "gib" in one else "-",
                     _share(one),
