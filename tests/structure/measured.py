@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measured.py ROOT: every time that README.md states as measured is in the JSON that its line names.
+"""measured.py ROOT: every measured time of README.md is in the JSON that its line names.
 
 Looked at are the lines of the section "Measured". A number with a unit (ms, us, s) stands on a line
 that links to files under bench/results, and one of these has it at the precision in which it is

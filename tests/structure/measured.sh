@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# measured.sh ROOT: fails where a measured time of the README is not in the JSON that its line names,
-# and where the check itself would not notice.
+# measured.sh ROOT: fails where a measured time of the README is not in the JSON that its line
+# names, and where the check itself would not notice.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$1" || exit 1
