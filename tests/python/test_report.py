@@ -320,7 +320,10 @@ def test_a_page_of_a_gpu(tmp_path: Path) -> None:
     assert report(tmp_path, store, None) == SUCCESS
     page = Page((tmp_path / "index.html").read_text())
     assert {"grid", "traces", "ablation", "map", "crossover", "memory", "phases"} <= set(page.names)
+    assert {"retrieval"} <= set(page.names)
     assert {"decode", "model", "again"}.isdisjoint(page.names)
+    assert "auto against other (somebody else's kernels): 5.04 times as fast" in page.text
+    assert "99.990%" in page.text
     assert "no results were given with --decode" in page.text
     assert "figure-phases" in page.names
     assert "components" not in page.names
@@ -401,7 +404,8 @@ def test_parts_can_be_measured_by_themselves(
 
 def made_report(folder: Path) -> Store:
     store = Store(folder / "raw")
-    scale = replace(DEVICE_QUICK, traces=("somewhere/code.safetensors",))
+    traces = ("somewhere/code.safetensors",)
+    scale = replace(DEVICE_QUICK, traces=traces, retrieval=traces, peers=("other=library.so",))
     planned = device_cells(scale)
     for cell in planned:
         store.write(cell, made_facts(), made_result(cell))
@@ -424,11 +428,13 @@ def made_result(cell: Cell) -> dict[str, Any]:
     words = list(cell.command)
     option = {name: words[words.index(name) + 1] for name in ("--keys", "--rows", "--modes")}
     made = words[words.index("--gen") + 1] if "--gen" in words else "code.safetensors"
+    peer = {"mode": "other", "heads": 0, "wall_s": [0.3, 0.31], "ids_in_common": 0.9999}
+    peers = [peer] if "--peer" in words else []
     entries = [
         {
             **{"input": made, "source": "made", "domain": "en", "layer": 2, "seed": 1},
             **{"Q": int(rows), "N": int(keys), "H": 32, "D": 128, "K": 2048},
-            "modes": [made_mode(mode) for mode in option["--modes"].split(",")],
+            "modes": [*map(made_mode, option["--modes"].split(",")), *peers],
         }
         for rows in option["--rows"].split(",")
         for keys in option["--keys"].split(",")

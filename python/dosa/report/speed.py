@@ -162,8 +162,11 @@ def _peers(entries: list[Entry]) -> list[Block]:
 def _crossing(variant: str, entries: list[Entry]) -> list[Block]:
     entries = sorted(entries, key=lambda entry: entry.keys)
     modes = [
-        name for name in ("base", "full", "screen", "dosa", "auto") if name in entries[0].modes
+        name
+        for name in ("base", "full", "screen", "dosa", "auto", *entries[0].peers)
+        if name in entries[0].modes
     ]
+    faster = [name for name in ("dosa", "auto") if name in modes]
     series = []
     for name in modes:
         points = [
@@ -171,7 +174,9 @@ def _crossing(variant: str, entries: list[Entry]) -> list[Block]:
             for entry in entries
             if (one := entry.speedup(name, entry.best)) is not None
         ]
-        series.append(Series(name, style_of(name), points, dashed=name in ("base", "full")))
+        series.append(
+            Series(name, style_of(name), points, dashed=name in ("base", "full", *entries[0].peers))
+        )
     queries = entries[0].queries
     sentence = (
         f"{variant}, {queries} query rows: how many times as fast each mode is as the better of "
@@ -190,13 +195,15 @@ def _crossing(variant: str, entries: list[Entry]) -> list[Block]:
             keys_text(entry.keys),
             *(_milliseconds(entry, name) for name in modes),
             entry.best,
-            *(times(entry.speedup(name, entry.best)) for name in ("dosa", "auto")),
+            *(times(entry.speedup(name, entry.best)) for name in faster),
+            *(times(entry.speedup("auto", peer)) for peer in entry.peers),
             Value("raw", cell=entry.cell),
         ]
         for entry in entries
     ]
     columns = ["keys", *(f"{name}, ms" for name in modes), "better of base, full"]
-    columns += ["dosa over it", "auto over it", ""]
+    columns += [f"{name} over it" for name in faster]
+    columns += [*(f"auto over {peer}" for peer in entries[0].peers), ""]
     slug = variant.replace(":", "-")
     return [
         Figure(f"crossover-{slug}", sentence, chart),
