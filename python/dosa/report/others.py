@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dosa.report.blocks import Block, Figure, Section, Table, Text, Value
-from dosa.report.charts import Series, line_chart, style_of
+from dosa.report.charts import Series, line_chart
 from dosa.report.data import Data, keys_text
 from dosa.report.statistics import Range, median, ratios
 from dosa.report.words import significant, times
@@ -91,7 +91,7 @@ def _decode_charts(steps: list[dict[str, Any]]) -> Iterable[Block]:
                 if (ratio := _over_peer(one)) is not None
             ]
             if points:
-                series.append(Series(f"{batch} requests", n, points))
+                series.append(Series(f"{batch} request" + "s" * (batch > 1), n, points))
         if not series or len({x for one in series for x, _ in one.points}) < 2:
             continue
         sentence = (
@@ -144,27 +144,26 @@ def model_ratio(data: Data, kind: str) -> str:
 
 
 def _model_blocks(kind: str, runs: list[dict[str, Any]]) -> list[Block]:
-    sides = list(dict.fromkeys(one["side"] for one in runs))
-    series = []
-    for n, side in enumerate(sides):
-        points = sorted(
-            (float(one["context"]), one["seconds"])
-            for one in runs
-            if one["side"] == side and "seconds" in one
-        )
-        if points:
-            series.append(Series(side, style_of("", n), points))
     buffers = len({one.get("buffer_mib") for one in runs})
+    labels = [_side(one, buffers > 1) for one in runs]
+    series = []
+    for n, label in enumerate(dict.fromkeys(labels)):
+        seconds: dict[float, list[float]] = {}
+        for one, name in zip(runs, labels, strict=True):
+            if name == label and "seconds" in one:
+                seconds.setdefault(float(one["context"]), []).append(one["seconds"])
+        if seconds:
+            points = [(context, median(found)) for context, found in sorted(seconds.items())]
+            series.append(Series(label, n % 8, points))
     rows: list[list[str | Value]] = []
     for context in sorted({one["context"] for one in runs}):
         for one in runs:
             if one["context"] != context:
                 continue
-            room = f", {one['buffer_mib']} MiB" if buffers > 1 and "buffer_mib" in one else ""
             failed = str(one.get("failed", one.get("error", "failed")))
             rows.append(
                 [
-                    f"{keys_text(context)}, {one['side']}{room}",
+                    f"{keys_text(context)}, {_side(one, buffers > 1)}",
                     significant(one["seconds"]) if "seconds" in one else failed,
                     significant(one["gib"]) if "gib" in one else "-",
                     _share(one),
@@ -184,6 +183,12 @@ def _model_blocks(kind: str, runs: list[dict[str, Any]]) -> list[Block]:
     columns = ["context, side", "to the first token, s", "peak memory, GiB"]
     columns += ["indexers' share", ""]
     return [*blocks, Table(f"{kind}.", columns, rows, prose=frozenset({1}))]
+
+
+def _side(run: dict[str, Any], with_buffer: bool) -> str:
+    if with_buffer and "buffer_mib" in run:
+        return f"{run['side']}, {run['buffer_mib']} MiB"
+    return str(run["side"])
 
 
 def _share(run: dict[str, Any]) -> str:
