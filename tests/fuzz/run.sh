@@ -14,7 +14,7 @@ mkdir -p "$1"
 build=$(cd "$1" && pwd)
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(safetensors c_abi command_line differential)
+[ ${#targets[@]} -gt 0 ] || targets=(safetensors c_abi command_line decode differential)
 
 (cd "$root" && cmake --preset fuzz -B "$build" >/dev/null)
 cmake --build "$build" --target fuzzers

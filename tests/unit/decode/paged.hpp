@@ -81,7 +81,7 @@ class Pages {
                   cache_.page_stride, bytes_.begin() + to[p] * cache_.page_stride);
     }
     for (auto& page : table_) {
-      if (page >= 0) page = to[static_cast<std::size_t>(page)];
+      if (page >= 0 && page < cache_.num_pages) page = to[static_cast<std::size_t>(page)];
     }
   }
 
@@ -108,6 +108,10 @@ class Pages {
 /// A dosa_paged_problem and the memory it points to. All requests have the same shape but for N.
 class Step {
  public:
+  /// What lies in the outputs before a call.
+  static constexpr std::int32_t kNoId = 0x7fffffff;
+  static constexpr float kNoScore = 12345.0F;
+
   Step(const std::vector<Problem>& requests, const Paging& paging, int padding = 0)
       : pages(requests, paging) {
     const int heads = requests.empty() ? 1 : requests[0].num_heads;
@@ -166,14 +170,13 @@ class Step {
     Outcome outcome;
     const auto rows = static_cast<std::size_t>(problem.batch * problem.next_n);
     const auto topk = static_cast<std::size_t>(problem.topk);
-    constexpr std::int32_t kPoison = 0x7fffffff;
     const std::vector<std::uint8_t> before = pages.bytes();
     std::size_t bytes = 0;
     outcome.status = dosa_paged_workspace_bytes(&problem, &options, &bytes);
     outcome.error = dosa_last_error();
     if (outcome.status != DOSA_OK) return outcome;
-    std::vector<std::int32_t> ids(rows * (topk + 1), kPoison);
-    std::vector<float> scores(rows * (topk + 2), 12345.0F);
+    std::vector<std::int32_t> ids(rows * (topk + 1), kNoId);
+    std::vector<float> scores(rows * (topk + 2), kNoScore);
     outcome.rows.resize(rows);
     outcome.stats.struct_size = sizeof outcome.stats;
     dosa_output output{};
@@ -193,7 +196,7 @@ class Step {
     outcome.error = dosa_last_error();
     if (before != pages.bytes()) outcome.damage += "the cache was changed; ";
     for (std::size_t r = 0; r < rows; ++r) {
-      if (ids[r * (topk + 1) + topk] != kPoison) outcome.damage += "written behind a row; ";
+      if (ids[r * (topk + 1) + topk] != kNoId) outcome.damage += "written behind a row; ";
       for (std::size_t j = 0; j < topk; ++j) {
         outcome.ids.push_back(ids[r * (topk + 1) + j]);
         outcome.scores.push_back(scores[r * (topk + 2) + j]);
