@@ -171,6 +171,9 @@ Sums RowGroup::run(std::int64_t begin, std::int64_t end, const dosa_output& outp
     start_row(row, state);
     if (state.window.length() <= problem_.topk) {
       finish_short_row(state, output);
+    } else if (state.ranked.begin - state.window.begin >= problem_.topk) {
+      // The first K keys are forced. No score exceeds +Inf, and no key has a lower id.
+      finish_row(state, output);
     } else {
       pack_row(state);
       ranked[count++] = &state;

@@ -151,6 +151,28 @@ TEST_P(ContractRows, ForcedKeys) {
   EXPECT_EQ(ids_of(answer(p, request), 0, 5), (Ids{0, 1, 2, 3, 4}));
 }
 
+// Where the first K keys are forced nothing is left to find out, not even beside scores of +Inf.
+TEST_P(ContractRows, ForcedKeysThatFillTheRowAreNotScored) {
+  Problem p = dial(counted(5000), 2, 5);
+  p.k_scale[3] = std::numeric_limits<float>::infinity();
+  p.k_scale[4900] = std::numeric_limits<float>::infinity();
+  p.start = {0, 2};
+  p.end = {5000, 4999};
+  for (const Order order : {Order::kById, Order::kByScore}) {
+    Request request;
+    request.order = order;
+    request.forced_first = 5;
+    request.forced_last = 200;
+    const Outcome outcome = answer(p, request);
+    EXPECT_EQ(ids_of(outcome, 0, 5), (Ids{0, 1, 2, 3, 4}));
+    EXPECT_EQ(ids_of(outcome, 1, 5), (Ids{2, 3, 4, 5, 6}));
+    EXPECT_EQ(outcome.stats.fully_scored, 0);
+    EXPECT_EQ(outcome.rows[0].kth_score, std::numeric_limits<float>::infinity());
+    request.forced_first = 4;  // the last place is not settled: key 4900 scores +Inf as well
+    EXPECT_GT(answer(p, request).stats.fully_scored, 0);
+  }
+}
+
 TEST_P(ContractRows, ForcedKeysStayInTheirWindow) {
   Problem p = dial(counted(300), 3, 4);
   p.start = {100, 298, 7};
