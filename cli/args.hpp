@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dosa::cli {
 
@@ -30,6 +31,27 @@ CLI::Option* add_integer(CLI::App& app, const std::string& flags, std::int64_t& 
                          std::int64_t least, std::int64_t most, const std::string& help);
 CLI::Option* add_integer(CLI::App& app, const std::string& flags, std::int32_t& target,
                          std::int64_t least, std::int64_t most, const std::string& help);
+
+/// An option that takes a multiple of `step`, up to `most`.
+CLI::Option* add_multiple(CLI::App& app, const std::string& flags, std::int64_t& target,
+                          std::int64_t step, std::int64_t most, const std::string& help);
+
+/// An option that takes whole numbers in [least, most], separated by commas.
+CLI::Option* add_integers(CLI::App& app, const std::string& flags,
+                          std::vector<std::int64_t>& target, std::int64_t least, std::int64_t most,
+                          const std::string& help);
+CLI::Option* add_integers(CLI::App& app, const std::string& flags, std::vector<int>& target,
+                          std::int64_t least, std::int64_t most, const std::string& help);
+
+/// An option that takes some of the words, separated by commas.
+CLI::Option* add_words(CLI::App& app, const std::string& flags,
+                       const std::vector<std::string>& words, std::vector<std::string>& target,
+                       const std::string& help);
+
+/// An option that takes a number of seconds, 0 or more.
+CLI::Option* add_seconds(CLI::App& app, const std::string& flags, double& target,
+                         const std::string& help);
+
 CLI::Option* add_seed(CLI::App& app, std::uint64_t& target);
 
 /// A file that is read.

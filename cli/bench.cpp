@@ -69,9 +69,10 @@ int run_bench(BenchArgs args) {
   std::vector<bench::Cell> cells;
   for (const StudySource& source : sources(args)) {
     const StudyInput input = source.load();
-    if (cells.empty()) fmt::print("{}", bench_head(head));
+    require_heads(args, input.problem.num_heads);
     for (const std::int64_t rows : args.rows) {
       for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
+        if (cells.empty()) fmt::print("{}", bench_head(head));
         const io::ProblemPart part = io::cut(input.problem, rows, keys);
         cells.push_back(runner.run(input, part.problem,
                                    contenders(args, part.problem.num_heads, with_sgemm, peers)));
@@ -80,6 +81,7 @@ int run_bench(BenchArgs args) {
       }
     }
   }
+  require_cells(args, cells.empty());
   fmt::print("\n{}", bench_summary(cells, args.cell.cpu_clock));
   if (json != nullptr) json->commit(bench_json(head, cells, args.cell.cpu_clock).dump(1) + '\n');
   return 0;
@@ -102,6 +104,20 @@ std::vector<std::int64_t> lengths(const BenchArgs& args, std::int64_t keys) {
     if (n <= keys) chosen.push_back(n);
   }
   return chosen;
+}
+
+void require_cells(const BenchArgs& args, bool none) {
+  if (none) {
+    throw Failure("--keys", fmt::format("{}", fmt::join(args.keys, ",")),
+                  "a length that some input has");
+  }
+}
+
+void require_heads(const BenchArgs& args, int heads) {
+  if (!args.heads.empty() && *std::ranges::min_element(args.heads) > heads) {
+    throw Failure("--heads", fmt::format("{}", fmt::join(args.heads, ",")),
+                  fmt::format("at most H = {}", heads));
+  }
 }
 
 std::vector<StudySource> sources(const BenchArgs& args) {
@@ -133,36 +149,24 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->type_name("SPEC");
   add_backend(*command, args->backend);
   add_score_model(*command, args->score_model);
-  command->add_option("--keys", args->keys, "Lengths; those over an input's are left out")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, kMostKeys))
-      ->type_name("INT,...");
-  command->add_option("--heads", args->heads, "Retained heads (default: H/4, H/2, 3H/4, less 1)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, static_cast<int>(DOSA_MAX_HEADS)))
-      ->type_name("INT,...");
-  command->add_option("--modes", args->modes, "Only these (default: all but screen)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(std::vector<std::string>(kModes.begin(), kModes.end())))
-      ->type_name("NAME,...");
+  add_integers(*command, "--keys", args->keys, 1, kMostKeys,
+               "Lengths; those over an input's are left out");
+  add_integers(*command, "--heads", args->heads, 1, DOSA_MAX_HEADS,
+               "Retained heads (default: H/4, H/2, 3H/4, less 1)");
+  add_words(*command, "--modes", {kModes.begin(), kModes.end()}, args->modes,
+            "Only these (default: all but screen)");
   command->add_option("--peer", args->peers, "A shared library to time as well (docs/report.md)")
       ->type_name("NAME=FILE");
-  command->add_option("--rows", args->rows, "Query rows, the last ones (default: 256)")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, kMostKeys))
-      ->type_name("INT,...");
+  add_integers(*command, "--rows", args->rows, 1, kMostKeys, "Query rows, the last ones");
   add_integer(*command, "-k,--topk", args->topk, 1, DOSA_MAX_TOPK, "Keys to select per query");
   add_integer(*command, "--threads", args->cell.threads, 0, 1024, "0: as many as the machine has");
   add_integer(*command, "--repeat", args->cell.repetitions, 1, kMostRepetitions,
               "Repetitions, each in another order");
   add_integer(*command, "--phase-calls", args->phase_calls, 0, kMostRepetitions,
               "Calls of each mode that are timed by phase; --backend cuda only");
-  command->add_option("--seconds", args->cell.least_seconds, "Least time of a repetition")
-      ->check(CLI::NonNegativeNumber);
-  command
-      ->add_option("--cell-seconds", args->cell.most_seconds,
-                   "Three repetitions are enough for an input and N that take longer")
-      ->check(CLI::NonNegativeNumber);
+  add_seconds(*command, "--seconds", args->cell.least_seconds, "Least time of a repetition");
+  add_seconds(*command, "--cell-seconds", args->cell.most_seconds,
+              "Three repetitions are enough for an input and N that take longer");
   command->add_flag("--cpu-clock", args->cell.cpu_clock,
                     "Judge by CPU time: for a machine that others use");
   command->add_flag("--no-sgemm", args->no_sgemm,

@@ -33,6 +33,12 @@ struct BenchArgs {
 /// all.
 [[nodiscard]] std::vector<std::int64_t> lengths(const BenchArgs& args, std::int64_t keys);
 
+/// Throws: Failure where no input had a length that is asked for, so that `none` was measured
+void require_cells(const BenchArgs& args, bool none);
+
+/// Throws: Failure where all retained heads that are asked for are more than an input's `heads`
+void require_heads(const BenchArgs& args, int heads);
+
 /// The inputs, made ones at the largest shape that is asked for.  Throws: Failure, io::Error
 [[nodiscard]] std::vector<StudySource> sources(const BenchArgs& args);
 

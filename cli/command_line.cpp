@@ -10,11 +10,11 @@
 #include <exception>
 #include <new>
 #include <string>
-#include <vector>
 
 #include "commands.hpp"
 #include "failure.hpp"
 #include "io/error.hpp"
+#include "parse_error.hpp"
 
 namespace dosa::cli {
 namespace {
@@ -31,62 +31,21 @@ int report(const char* line) noexcept {
   return kMisuse;
 }
 
-/// "dosa gen dial", as far as the command line got.
-std::string command_path(const CLI::App& app) {
-  std::string path = "dosa";
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().front();
-    path += ' ' + at->get_name();
-  }
-  return path;
-}
-
-/// The innermost command that was named, or the program.
-const CLI::App& innermost(const CLI::App& app) {
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) {
-    at = at->get_subcommands().front();
-  }
-  return *at;
-}
-
-std::string missing_command(const CLI::App& app, const std::string& help) {
-  const std::vector<std::string> rest = app.remaining(true);
-  const CLI::App& parent = innermost(app);
-  std::string names;
-  for (const CLI::App* command : parent.get_subcommands([](const CLI::App*) { return true; })) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return "arguments: found " + (rest.empty() ? "no command" : io::printable(rest.front())) +
-         ", expected one of " + names + ' ' + help;
-}
-
-/// A parse error as one line in the form of all others.
-std::string parse_line(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string help = "(see '" + command_path(app) + " --help')";
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> rest = app.remaining(true);
-    const std::string found = rest.empty() ? "an unknown argument" : io::printable(rest.front());
-    return "arguments: found " + found + ", expected only what is listed " + help;
-  }
-  const std::string what = error.what();
-  if (what.find("subcommand") != std::string::npos) {
-    return missing_command(app, help);
-  }
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    const std::size_t end = what.find(" is required");
-    const std::string missing = end == std::string::npos ? "argument" : what.substr(0, end);
-    return "arguments: found no " + missing + ", expected one " + help;
-  }
-  return "arguments: found a wrong use (" + what + "), expected what is listed " + help;
-}
-
 void describe(CLI::App& app) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("dosa ") + dosa_version());
   app.get_formatter()->column_width(36);
   app.failure_message([](const CLI::App*, const CLI::Error&) { return std::string(); });
+}
+
+/// Runs what was chosen; what it printed must have arrived.
+int finish(const Action& chosen) {
+  const int code = chosen();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    const std::string found = io::system_text(errno);
+    return report(("standard output: found " + found + ", expected a write").c_str());
+  }
+  return code;
 }
 
 int run_unguarded(int argc, const char* const* argv) {
@@ -108,17 +67,12 @@ int run_unguarded(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error);  // --help and --version
+    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
+      return report(parse_line(app, error).c_str());
     }
-    return report(parse_line(app, error).c_str());
+    return finish([&] { return app.exit(error); });  // --help and --version
   }
-  const int code = chosen();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    const std::string found = io::system_text(errno);
-    return report(("standard output: found " + found + ", expected a write").c_str());
-  }
-  return code;
+  return finish(chosen);
 }
 
 }  // namespace

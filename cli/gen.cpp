@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "args.hpp"
@@ -13,6 +14,7 @@
 #include "failure.hpp"
 #include "io/error.hpp"
 #include "io/output_file.hpp"
+#include "parse_error.hpp"
 #include "table.hpp"
 
 namespace dosa::cli {
@@ -77,7 +79,7 @@ void declare_kinds(CLI::App& gen, const GenCommon& defaults, const Chosen& finis
 }  // namespace
 
 Generated generate_from_words(std::vector<std::string> words, const GenCommon& defaults) {
-  CLI::App gen("gen");
+  CLI::App gen("Make a trace", "dosa gen");
   std::shared_ptr<GenArgs> chosen;
   declare_kinds(gen, defaults, [&](CLI::App& command, const std::shared_ptr<GenArgs>& args) {
     command.callback([&chosen, args] { chosen = args; });
@@ -86,7 +88,9 @@ Generated generate_from_words(std::vector<std::string> words, const GenCommon& d
   try {
     gen.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    throw Failure("--gen", io::printable(error.what()), "the arguments of dosa gen, without -o");
+    constexpr std::string_view kWhat = "arguments: ";  // here they are the option's value
+    const std::string line = parse_line(gen, error);
+    throw Failure("--gen: " + line.substr(line.rfind(kWhat, 0) == 0 ? kWhat.size() : 0));
   }
   return make(*chosen);
 }

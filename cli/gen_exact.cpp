@@ -32,7 +32,7 @@ using Declare = std::function<void(CLI::App&, ExactArgs&)>;
 
 void add_shape(CLI::App& command, ExactArgs& args) {
   add_integer(command, "--heads", args.heads, 1, DOSA_MAX_HEADS, "Heads, H");
-  add_integer(command, "--dim", args.dim, 1, DOSA_MAX_HEAD_DIM, "Head dimension, D");
+  add_multiple(command, "--dim", args.dim, 16, DOSA_MAX_HEAD_DIM, "Head dimension, D");
   add_choice(command, "--windows", kWindows, args.windows,
              "Rows see all keys; those before them; or the last of those");
   add_integer(command, "--width", args.width, 0, std::numeric_limits<std::int32_t>::max(),

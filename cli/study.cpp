@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -102,6 +103,11 @@ std::vector<StudyCase> wanted_cases(const StudyArgs& args, const StudyResult& re
                                                 one.facet) == args.facets.end();
                              }),
               cases.end());
+  if (cases.empty()) {  // only `retained` can have none
+    throw Failure("--widths", fmt::format("{}", fmt::join(args.widths, ",")),
+                  fmt::format("one of at most H = {} of {}", problem.num_heads,
+                              io::printable(result.input.name)));
+  }
   return cases;
 }
 
@@ -256,15 +262,8 @@ void add_study(CLI::App& app, Action& chosen) {
   add_integer(*command, "--sample", args->rows, 1, kMostRows, "Rows to replay of each input");
   add_integer(*command, "--heads", args->retained, 0, DOSA_MAX_HEADS,
               "Retained heads where they are not varied; 0: by the input");
-  command->add_option("--widths", args->widths, "Retained heads to compare")
-      ->delimiter(',')
-      ->check(CLI::Range(1, static_cast<int>(DOSA_MAX_HEADS)))
-      ->type_name("INT,...")
-      ->default_str("4,6,8,12,14,16,22,30");
-  command->add_option("--facets", args->facets, "Only these parts")
-      ->delimiter(',')
-      ->check(CLI::IsMember(study_facets()))
-      ->type_name("NAME,...");
+  add_integers(*command, "--widths", args->widths, 1, DOSA_MAX_HEADS, "Retained heads to compare");
+  add_words(*command, "--facets", study_facets(), args->facets, "Only these parts");
   add_integer(*command, "--repeat", args->repetitions, 0, kMostRepetitions,
               "Times to run the library on all rows, for the times; 0: not at all");
   add_integer(*command, "--threads", args->threads, 0, 1024, "0: as many as the machine has");

@@ -15,6 +15,14 @@ namespace {
 using Results = std::vector<const StudyResult*>;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+constexpr const char* kLegend =
+    "\nR' rows: retained heads and aggregates. survive: visible keys whose bound reaches the "
+    "fixed\n"
+    "or the true threshold; scored: those and the keys of the pool, by a fixed and by a rising\n"
+    "threshold. slack: bound less score; deficit: true K-th score less threshold; both in "
+    "standard\n"
+    "deviations of the row's scores.\n";
+
 std::string number_text(double value) {
   return std::isnan(value) ? "" : fmt::format("{:.2f}", value);
 }
@@ -200,6 +208,7 @@ std::string study_tables(const std::vector<StudyResult>& results) {
     text += (text.empty() ? "" : "\n") + group_head(group, members);
     text += case_tables(members) + layer_table(members) + engine_table(members);
   }
+  text += kLegend;
   text += "\nNot available:\n";
   for (const Unavailable& one : unavailable_cases()) {
     text += fmt::format("  {}: {}\n", one.what, one.why);

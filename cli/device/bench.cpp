@@ -64,6 +64,7 @@ int bench_on_device(BenchArgs args) {
   std::vector<DeviceCell> cells;
   for (const StudySource& source : sources(args)) {
     const StudyInput input = source.load();
+    require_heads(args, input.problem.num_heads);
     DeviceProblem whole(input.problem);
     for (const std::int64_t rows : args.rows) {
       for (const std::int64_t keys : lengths(args, input.problem.num_keys)) {
@@ -75,6 +76,7 @@ int bench_on_device(BenchArgs args) {
       }
     }
   }
+  require_cells(args, cells.empty());
   if (json != nullptr) json->commit(device_json(head, cells, ceilings).dump(1) + '\n');
   return kSuccess;
 }

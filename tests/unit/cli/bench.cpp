@@ -117,7 +117,7 @@ TEST_F(Bench, Misuse) {
   };
   refused({"bench"}, "found no input");
   refused({"bench", "--gen", "real", "--keys", "0"}, "--keys");
-  refused({"bench", "--gen", "fly"}, "--gen: found");
+  refused({"bench", "--gen", "fly"}, "--gen: found 'fly', expected one of dial, ");
   refused({"bench", file("absent")}, "absent");
   refused({"bench", "--gen", "real", "--modes", "auto,dosa"}, "--modes: found auto,dosa");
   refused({"bench", "--gen", "real", "--modes", "fast"}, "--modes");

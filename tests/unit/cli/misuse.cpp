@@ -74,7 +74,12 @@ TEST_F(Misuse, Arguments) {
          "arguments: found '--frobnicate', expected only what is listed (see 'dosa run --help')");
   refuse({"run", file("good"), "other"}, "found 'other'");
   refuse({"--frobnicate", "run", file("good")}, "found '--frobnicate'");
-  refuse({"run", file("good"), "-k"}, "arguments: found a wrong use (");
+  refuse({"run", file("good"), "-k"},
+         "--topk: found no value, expected one (see 'dosa run --help')");
+  refuse({"run", file("good"), "-k", "5", "-k", "6", "--topk", "7"},
+         "--topk: found 3 values, expected one");
+  refuse({"bench", file("good"), "--keys", "100", "--keys", "200"},
+         "--keys: found 2 values, expected one");
   refuse({"gen"}, "arguments: found no command, expected one of dial, dial-neg, zero");
   refuse({"gen", "dial"}, "arguments: found no --out, expected one (see 'dosa gen dial --help')");
   refuse({"explain", file("good")}, "found no --row");
@@ -95,6 +100,39 @@ TEST_F(Misuse, Numbers) {
   refuse({"run", file("good"), "--forced-first", "x"}, "--forced-first: found 'x'");
   refuse({"explain", file("good"), "--row", "3"}, "--row: found 3, expected a row below Q = 3");
   refuse({"explain", file("good"), "--row", "-1"}, "--row: found '-1'");
+}
+
+TEST_F(Misuse, Lists) {
+  const auto bench = [&](const char* option, const char* value) {
+    return Arguments{"bench", file("good"), option, value};
+  };
+  refuse(bench("--keys", "100,x"), "--keys: found 'x', expected a whole number from 1 to 2147");
+  refuse(bench("--keys", "100,,200"), "--keys: found '', expected a whole number");
+  refuse(bench("--heads", "3,129"), "--heads: found '129', expected a whole number from 1 to 128");
+  refuse(bench("--rows", "0"), "--rows: found '0', expected a whole number from 1");
+  refuse(bench("--modes", "full,fast"),
+         "--modes: found 'fast', expected some of base, full, sgemm,");
+  refuse(bench("--seconds", "-1"), "--seconds: found '-1', expected seconds, 0 or more");
+  refuse(bench("--cell-seconds", "nan"), "--cell-seconds: found 'nan', expected seconds");
+  refuse({"study", file("good"), "--widths", "4,0"},
+         "--widths: found '0', expected a whole number");
+  refuse({"study", file("good"), "--facets", "none"}, "--facets: found 'none', expected some of");
+}
+
+// What fits no input would leave an empty table.
+TEST_F(Misuse, NothingToMeasure) {
+  refuse({"bench", file("good"), "--keys", "501,900"},
+         "--keys: found 501,900, expected a length that some input has");
+  refuse({"bench", file("good"), "--heads", "5,6"}, "--heads: found 5,6, expected at most H = 4");
+  refuse({"study", file("good"), "-k", "9", "--widths", "5", "--facets", "retained"},
+         "--widths: found 5, expected one of at most H = 4 of");
+  refuse({"study", file("good"), "-k", "9", "--heads", "5"}, "--heads: found 5, expected at most");
+  for (const char* command : {"bench", "study"}) {
+    refuse({command, "--gen", "foo"},
+           "--gen: found 'foo', expected one of dial, dial-neg, zero, residue, int,");
+    refuse({command, "--gen", "int --layer 3"},
+           "--gen: found '--layer', expected only what is listed (see 'dosa gen int");
+  }
 }
 
 TEST_F(Misuse, Words) {
@@ -144,6 +182,8 @@ TEST_F(Misuse, ShapesThatTheEngineDoesNotServe) {
   shape.num_keys = 10;
   shape.num_heads = 2;
   shape.head_dim = 24;  // no multiple of 16
+  refuse({"gen", "int", "--dim", "24", "-o", file("new")},
+         "--dim: found 24, expected a multiple of 16, up to 256");
   const io::TraceData odd = io::make_int(shape);
   write("odd", odd.tensors());
   refuse({"run", file("odd")}, "found 24, expected");
@@ -176,7 +216,10 @@ TEST_F(Misuse, FullDisk) {
          small_files_only);
   refuse({"gen", "int", "-o", file("new")}, "found File too large", small_files_only);
   const auto full_stdout = [] { ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO); };
-  refuse({"info", file("good")}, "standard output: found No space left on device", full_stdout);
+  for (const Arguments& arguments :
+       {Arguments{"info", file("good")}, {"--help"}, {"gen", "int", "--help"}, {"--version"}}) {
+    refuse(arguments, "standard output: found No space left on device", full_stdout);
+  }
 }
 
 TEST_F(Misuse, Generators) {

@@ -350,12 +350,12 @@ TEST_F(Study, RefusesWhatItCannotStudy) {
   };
   refused({}, "found no input");
   refused({file("missing")}, "missing");
-  refused({"--gen", "glm53"}, "the arguments of dosa gen");
+  refused({"--gen", "glm53"}, "--gen: found 'glm53', expected one of dial, ");
   refused({"--gen", "glm52 --layer 3-1"}, "a range from a smaller to a larger number");
   refused({"--gen", "glm52 --layer 99 --keys 4096"}, "--layer");
   refused({kReal, "--heads", "33"}, "at most H = 32");
   refused({"--gen", "glm52 --keys 64 --queries 8 --stride 1"}, "visible keys");
-  refused({kReal, "--facets", "nothing"}, "arguments");
+  refused({kReal, "--facets", "nothing"}, "--facets: found 'nothing', expected some of comp");
 }
 
 }  // namespace
