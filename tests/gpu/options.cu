@@ -211,6 +211,6 @@ int main(int argc, char** argv) {
   return run_parts({{"forced", check_forced},
                     {"rules", check_rules},
                     {"heads", check_short_heads},
-                    {"hints", check_all_statistics}},
+                    {"counters", check_all_statistics}},
                    argc, argv);
 }

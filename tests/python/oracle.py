@@ -8,6 +8,7 @@ fp32 in any order.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ Array = NDArray[Any]
 # e4m3fn codes of -2, -1, 0, 1, 2.
 _CODES = np.array([0xC0, 0xB8, 0x00, 0x38, 0x40], np.uint8)
 UNIT = 32
+
+# How many times as many cases a property is tried on: 1, or what a nightly run asks for.
+SCALE = int(os.environ.get("DOSA_TEST_SCALE", "1"))
 
 
 @dataclass

@@ -68,7 +68,7 @@ def test_loaded_arrays_are_read_only_views_that_outlive_the_file(tmp_path: Path)
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * oracle.SCALE, deadline=None)
 def test_what_is_saved_is_read_by_both(
     tmp_path_factory: pytest.TempPathFactory,
     shapes: dict[str, tuple[str, list[int]]],

@@ -58,7 +58,7 @@ def laid_out(draw: st.DrawFn) -> tuple[oracle.Inputs, list[Any]]:
 
 
 @given(laid_out(), st.integers(1, 60), st.sampled_from(MODES), st.sampled_from(["id", "score"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * oracle.SCALE, deadline=None)
 def test_layouts_do_not_matter(
     drawn: tuple[oracle.Inputs, list[Any]], kept: int, mode: Any, order: Any
 ) -> None:
@@ -125,7 +125,7 @@ def answer_or_line(arrays: list[Any], kept: Any, options: dict[str, Any]) -> Any
 
 
 @given(extents, spoilt, spoilt_options, st.one_of(st.integers(1, 60), odd_numbers))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 * oracle.SCALE, deadline=None)
 def test_a_call_is_answered_or_refused_in_one_line(
     shape: dict[str, int], arrays: dict[str, Any], options: dict[str, Any], kept: Any
 ) -> None:
@@ -176,4 +176,6 @@ class IndexerMachine(RuleBasedStateMachine):
 
 
 TestIndexer = IndexerMachine.TestCase
-TestIndexer.settings = settings(max_examples=30, stateful_step_count=12, deadline=None)
+TestIndexer.settings = settings(
+    max_examples=30 * oracle.SCALE, stateful_step_count=12, deadline=None
+)

@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> tuple[oracle.Inputs, int, dict[str, Any]]:
 
 
 @given(cases())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 * oracle.SCALE, deadline=None)
 def test_equals_the_oracle(case: tuple[oracle.Inputs, int, dict[str, Any]]) -> None:
     inputs, kept, options = case
     found = dosa.topk(*inputs, kept, scores=True, **options)
