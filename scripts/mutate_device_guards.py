@@ -4,10 +4,13 @@
 
     scripts/mutate_device_guards.py build DIR    # where nvcc is: one gpu_search for each term
     scripts/mutate_device_guards.py run DIR      # where the device is: prints the table
+    scripts/mutate_device_guards.py survival DIR TRACE[:r] ...    # what the guard costs there
 
 `build` copies the tracked files, edits one term at a time and links bench/gpu/search.cu with the
 engine that lacks it; with all terms in place the program is DIR/whole. `run` searches with the
-model that was made to show the term and prints the first violation.
+model that was made to show the term and prints the first violation. `survival` audits traces with
+r retained heads (default 14) with the command as it is, DIR/dosa, and with DIR/dosa-bare, which
+adds nothing for rounding: the share of pairs whose bound reaches their row's K-th score.
 
 Exit status 1: a term whose loss shows no violation, or violations with all terms in place; 2: an
 entry that does not match the code any more.
@@ -29,6 +32,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PLAN = "src/plan/plan_sm90.cu"
 PREPARE = "src/plan/prepare_sm90.cu"
+ROUNDING = "src/plan/product_rounding.hpp"
 ORDER = "src/numeric/order_sm90.cuh"
 ROWS, KEYS = "256", "131072"
 RUN_SECONDS = 60
@@ -53,26 +57,50 @@ MUTANTS = [
         "E_P of the omitted positive heads",
         "normal",
         PLAN,
-        (("  return allowance;", "  return 0.0f;"),),
+        (("  return __fadd_ru(allowance, products);", "  return products;"),),
     ),
     M(
         "projected",
-        "S9",
+        "S11",
         "rounding of the products of projected heads and their anchors",
         "parallel",
         PLAN,
-        (
-            ("envelope.add_vector(weight, shared.norm[head], shared.largest[head]);", ""),
-            ("envelope.add_vector(share, shared.norm[anchor], shared.largest[anchor]);", ""),
-        ),
+        (("  return __fadd_ru(allowance, products);", "  return allowance;"),),
+    ),
+    M(
+        "products",
+        "S11, S13",
+        "largest products of a k-step",
+        "late",
+        ROUNDING,
+        (("kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
+          "kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0.0f, true}"),),
+    ),
+    M(
+        "prefixes",
+        "S11",
+        "partial sums of projected heads and their anchors",
+        "parallel",
+        ROUNDING,
+        (("kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
+          "kRoundingSm90{0x1p-13f, 0.0f, 0x1.99999ap-9f, true}"),),
     ),
     M(
         "aggregated",
+        "S13, S15",
+        "rounding of the products of aggregated heads and of the aggregate's rows",
+        "aggregated",
+        PLAN,
+        (("    taken = aggregate(params, shared, q, scales, magnitude);",
+          "    taken = 0.0f * aggregate(params, shared, q, scales, magnitude);"),),
+    ),
+    M(
+        "heads",
         "S13",
         "rounding of the products of aggregated heads",
         "aggregated",
         PLAN,
-        (("envelope.add_aggregated(shared, q);", ""),),
+        (("  return __fadd_ru(taken, aggregated_jointly(shared, q));", "  return taken;"),),
     ),
     M(
         "sums",
@@ -98,8 +126,8 @@ MUTANTS = [
         PREPARE,
         (
             (
-                "prunable_scale(scale) ? __fsqrt_ru(sum) : __int_as_float(0x7fffffff)",
-                "prunable_scale(1.0f) ? __fsqrt_ru(sum) : __int_as_float(0x7fffffff)",
+                "const bool prunable = prunable_scale(scale) && sum == sum;",
+                "const bool prunable = sum == sum;",
             ),
         ),
     ),
@@ -130,17 +158,32 @@ MUTANTS = [
 ]
 
 
+# Everything that stands for a rounding is left out: not a bound of a computed score any more.
+BARE = (
+    (
+        "    taken = aggregate(params, shared, q, scales, magnitude);\n",
+        "    taken = 0.0f * aggregate(params, shared, q, scales, magnitude);\n"
+        "    for (float& scale : scales) scale /= 1.0f - 2.0f * kShare;\n",
+    ),
+    ("  return __fadd_ru(allowance, products);", "  return allowance;"),
+    (
+        "  return __fmaf_ru(kRoundings, sizes, kUnderflow);",
+        "  return 0.0f * __fmaf_ru(kRoundings, sizes, kUnderflow);",
+    ),
+)
+
+
 def fail(text: str, status: int) -> None:
     """End with a line on stderr."""
     print(f"mutate_device_guards.py: {text}", file=sys.stderr)
     sys.exit(status)
 
 
-def edited(mutant: Mutant, text: str) -> str:
-    """Return the file without the term."""
-    for old, new in mutant.edits:
+def edited(file: str, edits: tuple[tuple[str, str], ...], text: str) -> str:
+    """Return the file without the terms."""
+    for old, new in edits:
         if text.count(old) != 1:
-            fail(f"{mutant.file}: {text.count(old)} places match, expected 1: {old}", 2)
+            fail(f"{file}: {text.count(old)} places match, expected 1: {old}", 2)
         text = text.replace(old, new)
     return text
 
@@ -164,7 +207,7 @@ def build(folder: Path, jobs: int) -> int:
         copy_tree(tree)
         made = tree / "build"
         configure = ["cmake", "-S", str(tree), "-B", str(made), "-G", "Ninja"]
-        for option in ("CUDA=ON", "CLI=OFF", "TESTS=OFF", "EXAMPLES=OFF", "WERROR=OFF"):
+        for option in ("CUDA=ON", "CLI=ON", "TESTS=OFF", "EXAMPLES=OFF", "WERROR=OFF"):
             configure += ["-D", f"DOSA_{option}"]
         for kernels in ("PORTABLE", "NATIVE"):  # the search runs on the card of the bounds
             architecture = "90a-real" if kernels == "PORTABLE" else "89-real"
@@ -174,18 +217,26 @@ def build(folder: Path, jobs: int) -> int:
                 configure += ["-D", f"CMAKE_{language}_COMPILER_LAUNCHER=ccache"]
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
 
-        def link(name: str) -> None:
-            command = ["cmake", "--build", str(made), f"-j{jobs}", "--target", "gpu_search"]
+        def link(name: str, target: str, program: str) -> None:
+            command = ["cmake", "--build", str(made), f"-j{jobs}", "--target", target]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            shutil.copy(made / "bench" / "gpu_search", folder / name)
+            shutil.copy(made / program, folder / name)
 
-        link("whole")
-        for mutant in MUTANTS:
-            path = tree / mutant.file
+        def link_without(
+            file: str, edits: tuple[tuple[str, str], ...], name: str, *what: str
+        ) -> None:
+            path = tree / file
             text = path.read_text(encoding="utf-8")
-            path.write_text(edited(mutant, text), encoding="utf-8")
-            link(mutant.name)
+            path.write_text(edited(file, edits, text), encoding="utf-8")
+            link(name, *what)
             path.write_text(text, encoding="utf-8")
+
+        search_program = ("gpu_search", "bench/gpu_search")
+        link("whole", *search_program)
+        link("dosa", "dosa_command", "dosa")
+        link_without(PLAN, BARE, "dosa-bare", "dosa_command", "dosa")
+        for mutant in MUTANTS:
+            link_without(mutant.file, mutant.edits, mutant.name, *search_program)
             print(f"{mutant.name}: without {mutant.term}", file=sys.stderr)
     return 0
 
@@ -228,15 +279,48 @@ def run(folder: Path) -> int:
     return min(1, bad)
 
 
+def survivors(program: Path, trace: str, heads: str) -> float:
+    """Return the share of a trace's pairs whose bound reaches the K-th score, in percent."""
+    command = [str(program), "verify", trace, "--backend", "cuda", "--mode", "dosa"]
+    ran = subprocess.run(
+        [*command, "--heads", heads, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    try:
+        found = json.loads(ran.stdout)
+    except json.JSONDecodeError:
+        fail(f"{program}: status {ran.returncode}: {ran.stdout}{ran.stderr}", 2)
+    return 100 * (1 - found["rejected"] / found["visible"])
+
+
+def survival(folder: Path, traces: list[str]) -> int:
+    """Print what the guard costs on each trace."""
+    print("| input | R' | without guard, % | with it, % | raised |\n|---|---|---|---|---|")
+    for argument in traces:
+        trace, _, heads = argument.partition(":")
+        heads = heads or "14"
+        bare = survivors(folder / "dosa-bare", trace, heads)
+        guarded = survivors(folder / "dosa", trace, heads)
+        raised = f"{100 * (guarded / bare - 1):+.1f}%"
+        print(f"| {Path(trace).stem} | {int(heads) + 2} | {bare:.4f} | {guarded:.4f} | {raised} |")
+    return 0
+
+
 def main() -> int:
     """Parse the arguments and do it."""
     parser = argparse.ArgumentParser(description="Does the device search miss a guard term?")
-    parser.add_argument("action", choices=("build", "run"))
+    parser.add_argument("action", choices=("build", "run", "survival"))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("traces", nargs="*", metavar="TRACE[:r]", help="for survival")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     if args.action == "build":
         return build(args.folder.resolve(), args.jobs)
+    if args.action == "survival":
+        return survival(args.folder.resolve(), args.traces)
     return run(args.folder.resolve())
 
 

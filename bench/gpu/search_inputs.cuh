@@ -22,15 +22,16 @@ enum Model : int {
   kZeros,       // most heads are zero vectors or weigh nothing
   kAggregated,  // negative heads whose peaks cancel in each of them; trap keys hide all the rest
   kParallel,    // positive heads that are multiples of each other: rests are zero, cuts are not
+  kLate,        // the same with the peaks in the last k-step, where no partial sum sees them
   kCancelling,  // few heads in nearly opposite pairs: all retained, sums lose most of their bits
   kUnderflow,   // the same with subnormal weights, products and scores
   kScales,      // huge, tiny, zero, negative, subnormal, infinite and NaN scales
   kModels
 };
 
-constexpr const char* kModelNames[kModels] = {"normal",   "uniform",    "cliffs",    "top",
-                                              "codes",    "integers",   "zeros",     "aggregated",
-                                              "parallel", "cancelling", "underflow", "scales"};
+constexpr const char* kModelNames[kModels] = {
+    "normal",     "uniform",  "cliffs", "top",        "codes",     "integers", "zeros",
+    "aggregated", "parallel", "late",   "cancelling", "underflow", "scales"};
 
 /// One problem's inputs as functions of the position.
 struct SearchInputs {
@@ -60,6 +61,8 @@ struct SearchInputs {
   static __device__ float binade(uint64_t bits, int range) {
     return ldexpf(1.0f, -static_cast<int>(bits >> 33) % range);
   }
+  /// The first coordinate of the first or of the last k-step.
+  __device__ int peak_at() const { return model == kLate ? kDim - kStep : 0; }
   __device__ bool trap(int64_t key) const { return bits(9, key) % kTrapShare == 0; }
 
   __device__ uint8_t query(int64_t row, int head, int d) const {
@@ -90,11 +93,13 @@ struct SearchInputs {
         if (d % kStep < 2) return encode(d % kStep == 0 ? peak : -peak);
         return encode(own % 5 == 0 ? 1.75f : 2.0f);
       }
-      case kParallel: {
+      case kParallel:
+      case kLate: {
         // The lighter heads are 1.5 times the heavier ones, of which they leave nothing.
         const bool light = head >= heads / 2;
+        if (d < peak_at()) return 0;
         const float peak =
-            d == 0 ? 256.0f : 1.5f * (bits(3, row * kDim + d) % 8 == 0 ? 0.5f : 1.0f);
+            d == peak_at() ? 256.0f : 1.5f * (bits(3, row * kDim + d) % 8 == 0 ? 0.5f : 1.0f);
         return encode(light ? 1.5f * peak : peak);
       }
       case kCancelling:
@@ -131,7 +136,8 @@ struct SearchInputs {
         return encode(own % 9 == 0 ? 3.0f : 3.5f);
       }
       case kParallel:
-        if (d == 0) return encode(trap(key) ? 256.0f : 256.0f * binade(bits(6, key), 6));
+      case kLate:
+        if (d == peak_at()) return encode(trap(key) ? 256.0f : 256.0f * binade(bits(6, key), 6));
         return encode((own % 16 == 0 ? sign : 1.0f) * 4.0f);
       case kUnderflow:
         return encode(own % 19 == 0 ? sign * 0x1p-7f : 0.0f);
@@ -151,6 +157,7 @@ struct SearchInputs {
       case kAggregated:
         return head == 0 && row % 2 == 0 ? 0x1p-10f : -0.25f;
       case kParallel:
+      case kLate:
         return head >= heads / 2 ? 0.25f : 1.0f;
       case kCancelling: {
         if (head >= 6) return 0.0f;
@@ -177,6 +184,7 @@ struct SearchInputs {
     switch (model) {
       case kAggregated:
       case kParallel:
+      case kLate:
         return 0x1p-10f;
       case kIntegers:
         return ldexpf(1.0f, static_cast<int>(own >> 17 & 3));

@@ -65,7 +65,7 @@ struct CudaBuffers {
   float* hard_floor;        // kScreen, all below: (rows)
   uint32_t* active;         // (rows, padded heads + 1)
   uint8_t* screen_operand;  // (rows * R', 128) e4m3
-  float* coefficients;      // (rows, R' + 4)
+  float* coefficients;      // (rows, R' + 2)
   screen::Choice* choice;
   uint32_t* masks;
   screen::SurvivorLists lists;

@@ -27,9 +27,9 @@ struct ExactPair {
   double simple = 0;      // S9
 };
 
-/// Squared prefix norms and the largest entry of one row, k-step by k-step.
+/// Squared prefix norms and the largest exponent of one row, k-step by k-step.
 struct RowReach {
-  double top = 0x1p-6;
+  double top = 0x1p-6;  // X
   double prefix = 0;    // |x_1..32t|^2
   double weighted = 0;  // sum over t < T of the above
 };
@@ -67,7 +67,7 @@ __device__ double extend(RowReach& row, const std::uint8_t* codes) {
   for (int i = 0; i < kStepBytes; ++i) {
     const double value = code_value(codes[i]);
     own += value * value;
-    row.top = fmax(row.top, fabs(value));
+    row.top = fmax(row.top, ldexp(1.0, e4m3_parts(codes[i]).exponent));
   }
   row.prefix += own;
   return sqrt(own);

@@ -69,7 +69,7 @@ Sm90Reach sm90_reach(const std::uint8_t* x, int dim) {
     }
   }
   Sm90Reach reach;
-  reach.top = largest * 0x1p-9;
+  reach.top = static_cast<double>(std::bit_floor(static_cast<std::uint32_t>(largest))) * 0x1p-9;
   reach.reach = outward(std::sqrt(static_cast<double>(weighted))) * 0x1p-9;
   reach.norm = outward(std::sqrt(static_cast<double>(prefix))) * 0x1p-9;
   return reach;

@@ -118,7 +118,7 @@ struct Sm90Parts {
 
 /// What the error bound needs to know about one vector; every member is rounded up.
 struct Sm90Reach {
-  double top = 0;    // max(2^-6, largest |x_d|)
+  double top = 0;    // X(x): max(2^-6, largest |x_d|), cut to a power of two
   double reach = 0;  // sqrt(sum over t < T of |x_1..32t|^2): R of S9
   double norm = 0;   // |x|
 };

@@ -41,20 +41,30 @@ __device__ void load_row(const PlanParams& params, int row, RowWork& shared, flo
   if (thread < params.padded_heads && shared.weight[thread] > 0.0f) atomicAdd(&shared.positives, 1);
   for (int base = 0; base < params.padded_heads; base += kThreads / 4) {
     const int head = base + thread / 4;
-    float sum = 0.0f;
+    float square = 0.0f;
+    float weighted = 0.0f;
     float largest = 0x1p-6f;
-    for (int i = 0; i < kDim / 4; ++i) {
-      const float value = q[head * kRowStride + 4 * i + thread % 4];
-      sum = __fmaf_ru(value, value, sum);
-      largest = fmaxf(largest, fabsf(value));
+#pragma unroll
+    for (int step = 0; step < kDim / 32; ++step) {
+      float sum = 0.0f;
+      for (int i = 0; i < 32 / 4; ++i) {
+        const float value = q[head * kRowStride + 32 * step + 4 * i + thread % 4];
+        sum = __fmaf_ru(value, value, sum);
+        largest = fmaxf(largest, fabsf(value));
+      }
+      square = __fadd_ru(square, sum);
+      weighted = __fmaf_ru(step_weight(step), sum, weighted);
     }
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
-    sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
+#pragma unroll
+    for (int other = 1; other < 4; other *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, other));
+      square = __fadd_ru(square, __shfl_xor_sync(0xffffffffu, square, other));
+      weighted = __fadd_ru(weighted, __shfl_xor_sync(0xffffffffu, weighted, other));
+    }
     if (thread % 4 == 0) {
-      shared.norm[head] = __fsqrt_ru(sum);
-      shared.largest[head] = largest;
+      shared.norm[head] = __fsqrt_ru(square);
+      shared.power[head] = cut_to_power(largest);
+      shared.error[head] = product_error(params.rounding, square, weighted, largest);
     }
   }
   __syncthreads();
@@ -182,8 +192,9 @@ __device__ float joint_squares(RowWork& shared, const float* q) {
 
 /// E_P of the omitted positive heads and the envelope of their computed dot products; folds them
 /// into their anchors (E3, E4, joint form). Rests w (q - beta q_j) replace the heads' rows.
-__device__ float project(const PlanRules& rules, RowWork& shared, float* q, Envelope& envelope) {
+__device__ float project(const PlanRules& rules, RowWork& shared, float* q) {
   const int d = static_cast<int>(threadIdx.x);
+  float products = 0.0f;
   float triangle = 0.0f;
   float rounding = 0.0f;
   for (int i = 0; i < shared.num_projected; ++i) {
@@ -203,10 +214,10 @@ __device__ float project(const PlanRules& rules, RowWork& shared, float* q, Enve
     triangle = __fadd_ru(triangle, __fsqrt_ru(square));
     rounding = __fadd_ru(rounding, __fsqrt_ru(width_square));
     q[head * kRowStride + d] = high;
-    envelope.add_vector(weight, shared.norm[head], shared.largest[head]);
+    products = __fmaf_ru(weight, shared.error[head], products);
     if (slot >= 0) {
       const float share = __fmul_ru(weight, beta);
-      envelope.add_vector(share, shared.norm[anchor], shared.largest[anchor]);
+      products = __fmaf_ru(share, shared.error[anchor], products);
       if (d == 0) shared.folded[slot] = __fadd_ru(shared.folded[slot], share);
     }
     __syncthreads();
@@ -217,7 +228,7 @@ __device__ float project(const PlanRules& rules, RowWork& shared, float* q, Enve
     const float joint = __fadd_ru(__fsqrt_ru(joint_squares(shared, q)), rounding);
     allowance = rules.triangle ? fminf(allowance, joint) : joint;
   }
-  return allowance;
+  return __fadd_ru(allowance, products);
 }
 
 /// A power of two s with |value| / s in [128, 256), or 0 for tiny values.
@@ -226,25 +237,45 @@ __device__ float row_scale(float largest) {
   return scalbnf(1.0f, ilogbf(largest) - 7);
 }
 
-/// One e4m3 row of the aggregate: its code at this coordinate, and the rest [low, high] after it.
-__device__ uint8_t peel(RowWork& shared, float& low, float& high, float& scale, float& norm,
-                        Envelope& envelope) {
+/// An e4m3 row of the aggregate, times a power of two, and its products.
+struct PeeledRow {
+  float scale;
+  float norm;
+  float prefix[4];  // squares of the lengths of the first 32, 64, 96 and 128 coordinates
+  float power;      // X
+  float error;      // per n(k)
+};
+
+/// The next row: its code at this coordinate; [low, high] becomes what is left.
+__device__ uint8_t peel(const PlanParams& params, RowWork& shared, float& low, float& high,
+                        PeeledRow& row) {
   const float largest = max_all(shared, fmaxf(fabsf(low), fabsf(high)));
-  scale = row_scale(largest);
-  const float wanted = scale > 0.0f ? high / scale : 0.0f;
+  row.scale = row_scale(largest);
+  const float wanted = row.scale > 0.0f ? high / row.scale : 0.0f;
   const auto code = __nv_cvt_float_to_fp8(wanted, __NV_SATFINITE, __NV_E4M3);
   const float value = decode(code);
-  low = __fmaf_rd(-scale, value, low);
-  high = __fmaf_ru(-scale, value, high);
-  norm = __fsqrt_ru(sum_up(shared, __fmul_ru(value, value)));
-  envelope.add_vector(scale, norm, fmaxf(0x1p-6f, max_all(shared, fabsf(value))));
+  low = __fmaf_rd(-row.scale, value, low);
+  high = __fmaf_ru(-row.scale, value, high);
+  const float square = sum_up(shared, __fmul_ru(value, value));
+  float weighted = 0.0f;
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {  // a warp holds the coordinates of a k-step
+    const float sum = shared.partial[step];
+    weighted = __fmaf_ru(step_weight(step), sum, weighted);
+    row.prefix[step] = step == 0 ? sum : __fadd_rn(row.prefix[step - 1], sum);
+  }
+  row.norm = __fsqrt_ru(square);
+  const float entry = fmaxf(0x1p-6f, max_all(shared, fabsf(value)));
+  row.power = cut_to_power(entry);
+  row.error = product_error(params.rounding, square, weighted, entry);
   return code;
 }
 
-/// The aggregate as two e4m3 rows; returns what must be added for them: reconstruction, and the
-/// envelope of the aggregated heads and of the rows themselves (E5).
+/// The aggregate as two e4m3 rows with their coefficients (E5). Returns what must be taken off the
+/// rows' sum, per n(k), so that its positive part stays below the sum of the aggregated heads'
+/// (S16).
 __device__ float aggregate(const PlanParams& params, RowWork& shared, const float* q,
-                           float (&scales)[2], float& magnitude, Envelope& envelope) {
+                           float (&coefficients)[2], float& magnitude) {
   const int d = static_cast<int>(threadIdx.x);
   float low = 0.0f;
   float high = 0.0f;
@@ -254,17 +285,27 @@ __device__ float aggregate(const PlanParams& params, RowWork& shared, const floa
     low = __fmaf_rd(size, q[head * kRowStride + d], low);
     high = __fmaf_ru(size, q[head * kRowStride + d], high);
   }
-  float norms[2];
+  PeeledRow rows[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const uint8_t code = peel(shared, low, high, scales[i], norms[i], envelope);
+    const uint8_t code = peel(params, shared, low, high, rows[i]);
     shared.aggregate[i][d] = code;
+    coefficients[i] = rows[i].scale;
   }
   const float rest = fmaxf(fabsf(low), fabsf(high));
   const float error = __fsqrt_ru(sum_up(shared, __fmul_ru(rest, rest)));
-  magnitude = __fmaf_ru(scales[0], norms[0], __fmul_ru(scales[1], norms[1]));
-  envelope.add_aggregated(shared, q);
-  return error;
+  const float second = __fmul_ru(rows[1].scale, rows[1].norm);
+  magnitude = __fmaf_ru(rows[0].scale, rows[0].norm, second);
+  float taken = __fmaf_ru(rows[1].scale, rows[1].error, error);
+  if (!params.rounding.sm90) {
+    taken = __fmaf_ru(rows[0].scale, rows[0].error, taken);
+    return __fadd_ru(taken, aggregated_singly(shared));
+  }
+  const float first = bridge_error(sm90_bridge_sum(rows[0].prefix), rows[0].norm, rows[0].power);
+  taken = __fmaf_ru(rows[0].scale, first, taken);
+  taken = __fmaf_ru(kShare, __fadd_ru(second, error), taken);
+  for (float& coefficient : coefficients) coefficient *= 1.0f - 2.0f * kShare;  // exact
+  return __fadd_ru(taken, aggregated_jointly(shared, q));
 }
 
 /// fp32 roundings of both chains: at most 64 of them, each 2^-24 of the sum of magnitudes. +Inf
@@ -322,7 +363,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const out = params.coefficients + static_cast<int64_t>(row) * stride;
   bool usable = row < params.rows.rows;
   float allowance = 0.0f;
-  float constant = 0.0f;
+  float taken = 0.0f;
   float scales[2] = {0.0f, 0.0f};
   if (usable) {
     load_row(params, row, shared, q);
@@ -332,12 +373,10 @@ __global__ void __launch_bounds__(kThreads)
   if (usable) {
     choose_roles(params, row, shared);
     float magnitude = 0.0f;
-    Envelope envelope{params.rounding};
-    allowance = aggregate(params, shared, q, scales, magnitude, envelope);
-    allowance = __fadd_ru(allowance, project(params.rules, shared, q, envelope));
-    allowance = __fadd_ru(allowance, envelope.per_norm);
+    taken = aggregate(params, shared, q, scales, magnitude);
+    allowance = project(params.rules, shared, q);
+    magnitude = __fadd_ru(magnitude, taken);
     allowance = __fadd_ru(allowance, rounding_guard(params, shared, allowance, magnitude));
-    constant = __fmul_ru(envelope.constant, 1.0f + 0x1p-17f);  // its share of the roundings
   }
   __syncthreads();
   for (int i = thread; i < stride; i += kThreads) {
@@ -347,7 +386,7 @@ __global__ void __launch_bounds__(kThreads)
       if (i == rows - 2) value = scales[0];
       if (i == rows - 1) value = scales[1];
       if (i == rows) value = allowance;
-      if (i == rows + 1) value = constant;
+      if (i == rows + 1) value = taken;
     }
     out[i] = value;
   }

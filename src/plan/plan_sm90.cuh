@@ -37,15 +37,14 @@ struct PlanParams {
   const gpu::KeyOrder* orders;  // only blocks that are screened from place 0 on are planned
   const int* chosen;            // not null: nothing is planned unless this is screen_rows
   uint8_t* operand;             // (padded rows * R', 128) e4m3, ScreenLayout
-  float* coefficients;          // (padded rows, R' + 4)
+  float* coefficients;          // (padded rows, R' + 2): R' coefficients, E, G
 };
 
 /// Chooses the retained heads, folds, aggregates and bounds every rounding outward.
 /// Shapes:   above; `blocks` blocks of 64 rows
-/// Guarantee: sum_R w~ [x]+ + C + E |k| - [y]+ >= the computed payload score of the key, with x and
-/// y
-///           the computed dot products of the operand's rows (E6); rows whose queries or weights
-///           are not finite are closed and flagged kRowRecover
+/// Guarantee: sum_R w~ [x]+ + E n(k) - [y - G n(k)]+ >= the computed payload score of the
+///           key, with x and y the computed dot products of the operand's rows (E6, S16); rows
+///           whose queries or weights are not finite are closed and flagged kRowRecover
 /// Error:    cudaError_t of the launch
 cudaError_t launch_plan_sm90(const PlanParams& params, int blocks, cudaStream_t stream);
 

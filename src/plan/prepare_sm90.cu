@@ -24,8 +24,23 @@ __device__ float squares_up(uint32_t codes, float sum) {
   return sum;
 }
 
-/// |k| < 2^13, so |k| times the largest of these scales stays below 2^64: with what plan asks of a
-/// row (kMostSize) no score overflows on the way, and a finite bound means a finite score.
+/// The largest of 16 codes without their signs.
+__device__ uint32_t largest_code(uint4 codes) {
+  constexpr uint32_t kSizes = 0x7f7f7f7f;
+  const uint32_t four = __vmaxu4(__vmaxu4(codes.x & kSizes, codes.y & kSizes),
+                                 __vmaxu4(codes.z & kSizes, codes.w & kSizes));
+  const uint32_t two = __vmaxu4(four, four >> 16);
+  return __vmaxu4(two, two >> 8) & 0xffu;
+}
+
+/// 5 X(k) from the largest code without its sign; subnormal codes have the exponent -6.
+__device__ float five_powers(uint32_t largest) {
+  const uint32_t field = largest >> 3 > 1 ? largest >> 3 : 1;
+  return 5.0f * __uint_as_float((field + 127 - 7) << 23);
+}
+
+/// n(k) < 2^13, so n(k) times the largest of these scales stays below 2^64: with what plan asks of
+/// a row (kMostSize) no score overflows on the way, and a finite bound means a finite score.
 __device__ bool prunable_scale(float scale) {
   constexpr float kLeastNormal = 0x1p-126f;
   constexpr float kMost = 0x1p51f;
@@ -39,18 +54,22 @@ __global__ void __launch_bounds__(kKeyThreads)
   const int64_t key = at / kPartsPerKey;
   const int part = static_cast<int>(at % kPartsPerKey);
   float sum = 0.0f;
+  uint32_t largest = 0;
   if (key < num_keys && part * 16 < head_dim) {
     const uint4 codes = *reinterpret_cast<const uint4*>(k + key * k_stride + part * 16);
     sum = squares_up(codes.w, squares_up(codes.z, squares_up(codes.y, squares_up(codes.x, 0.0f))));
+    largest = largest_code(codes);
   }
 #pragma unroll
   for (int step = 1; step < kPartsPerKey; step *= 2) {
     sum = __fadd_ru(sum, __shfl_xor_sync(0xffffffffu, sum, step));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, step));
   }
   if (part != 0 || key >= padded_keys) return;
   const float scale = key < num_keys ? k_scale[key] : 0.0f;
-  const float norm = prunable_scale(scale) ? __fsqrt_ru(sum) : __int_as_float(0x7fffffff);
-  meta[key] = make_float2(scale, norm);
+  const float nan = __int_as_float(0x7fffffff);
+  const bool prunable = prunable_scale(scale) && sum == sum;
+  meta[key] = make_float2(scale, prunable ? fmaxf(__fsqrt_ru(sum), five_powers(largest)) : nan);
 }
 
 __device__ int clamp_to(int value, int most) {

@@ -13,8 +13,9 @@ namespace dosa::plan {
 
 /// Scale and norm bound of every key, padded to whole units.
 /// Shapes:   k (N, D) e4m3, `k_stride` apart; k_scale (N) f32 -> meta (units * 256)
-/// Guarantee: norm >= |k| in payload units, rounded up; NaN where the key may not be pruned: its
-///           scale is not a positive normal number below 2^51, or it holds a NaN code
+/// Guarantee: norm n(k) >= |k| and 5 X(k) in payload units (S11), rounded up; NaN where the key may
+///           not be pruned: its scale is not a positive normal number below 2^51, or it holds a NaN
+///           code
 cudaError_t launch_key_meta_sm90(const uint8_t* k, int64_t k_stride, int head_dim,
                                  const float* k_scale, int64_t num_keys, int units, float2* meta,
                                  cudaStream_t stream);

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "plan/product_rounding.hpp"
+
 namespace dosa::plan {
 
 constexpr int kThreads = 128;  // of the CTA: one per coordinate or per head
@@ -14,9 +16,10 @@ constexpr int kDim = 128;
 constexpr int kRowStride = 132;  // floats: eight heads by four parts fall into 32 banks
 
 struct RowWork {
-  float weight[kDim];   // by head
-  float norm[kDim];     // |q_h|, rounded up
-  float largest[kDim];  // A(q_h) = max(2^-6, max_d |q_hd|)
+  float weight[kDim];  // by head
+  float norm[kDim];    // |q_h|, rounded up
+  float power[kDim];   // X(q_h): A(q_h) = max(2^-6, max_d |q_hd|) cut to a power of two
+  float error[kDim];   // of the computed products of q_h, per n(k)
   float priority[kDim];
   float folded[kDim];  // by slot: w~
   int role[kDim];
@@ -65,6 +68,25 @@ __device__ inline float max_all(RowWork& shared, float value) {
   __syncthreads();
   return fmaxf(fmaxf(shared.partial[0], shared.partial[1]),
                fmaxf(shared.partial[2], shared.partial[3]));
+}
+
+__device__ inline float cut_to_power(float normal) {
+  return __int_as_float(__float_as_int(normal) & 0x7f800000);
+}
+
+/// Bound of |computed - exact| / n(k) of the products of a vector a: `square` is |a|^2, `weighted`
+/// W(a)^2 and `largest` A(a) = max(2^-6, max_d |a_d|), all rounded up.
+__device__ inline float product_error(const ProductRounding& rounding, float square, float weighted,
+                                      float largest) {
+  const float power = rounding.sm90 ? cut_to_power(largest) : largest;
+  const float sums = __fmaf_ru(rounding.per_prefix, __fsqrt_ru(weighted),
+                               __fmul_ru(rounding.per_norm, __fsqrt_ru(square)));
+  return __fmaf_ru(rounding.per_product, power, sums);
+}
+
+/// Factor of W^2 for the coordinates of a k-step.
+__device__ constexpr float step_weight(int step) {
+  return static_cast<float>((3 - step) * (3 - step));
 }
 
 __device__ inline float decode(uint8_t code) {

@@ -10,7 +10,7 @@ namespace dosa::plan {
 /// aggregate.
 struct ScreenLayout {
   static constexpr int kAuxiliaryRows = 2;
-  static constexpr int kExtra = 4;  // coefficients after the R': allowance E, constant C, two spare
+  static constexpr int kExtra = 2;  // after the R' coefficients: E and G of plan_sm90.cuh
 
   __host__ __device__ static constexpr int tile_columns(int screen_rows) {
     return screen_rows == 24 ? 96 : 128;

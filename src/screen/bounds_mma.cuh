@@ -25,15 +25,16 @@ struct BoundEpilogue {
   /// Of one quad's query of this lane's class.
   struct Query {
     float weights[kScreenRows];
-    float allowance;  // E
-    float constant;   // C
+    float allowance;  // E of plan_sm90.cuh
+    float taken;      // G
     float threshold;
   };
   /// The sums of one quad while its tiles come in, for each of the two keys.
   struct Sums {
     float even[2];
     float odd[2];
-    float aggregate[2];
+    float aggregate[2];  // y - G n(k)
+    float whole[2];      // y; only where bounds are stored
   };
 
   Query queries[kSlots];
@@ -50,7 +51,7 @@ struct BoundEpilogue {
 #pragma unroll
       for (int i = 0; i < kScreenRows; ++i) query.weights[i] = in[i];
       query.allowance = in[kScreenRows];
-      query.constant = in[kScreenRows + 1];
+      query.taken = in[kScreenRows + 1];
       query.threshold = params.rows.bound_floor[row];
     }
   }
@@ -77,11 +78,16 @@ struct BoundEpilogue {
         const float first_weight = query.weights[2 * pair];
         const float second_weight = query.weights[2 * pair + 1];
         if (pair == kPairs - 1) {
-          sum.aggregate[half] = __fmaf_rn(first, first_weight, __fmul_rn(second, second_weight));
+          const float taken = __fmul_rn(query.taken, keys.norm[half]);
+          sum.aggregate[half] =
+              __fmaf_rn(first, first_weight, __fmaf_rn(second, second_weight, -taken));
+          if constexpr (kSink == Sink::kStore) {
+            sum.whole[half] = __fmaf_rn(first, first_weight, __fmul_rn(second, second_weight));
+          }
           continue;
         }
         if (pair == 0) {
-          sum.even[half] = __fmaf_rn(query.allowance, keys.norm[half], query.constant);
+          sum.even[half] = __fmul_rn(query.allowance, keys.norm[half]);
         }
         sum.even[half] = __fmaf_rn(fmaxf(first, 0.0f), first_weight, sum.even[half]);
         const float product = fmaxf(second, 0.0f);
@@ -118,7 +124,8 @@ struct BoundEpilogue {
             __fsub_rn(__fadd_rn(sum.even[half], sum.odd[half]), fmaxf(sum.aggregate[half], 0.0f));
         const float bound = __fmul_rn(payload, keys.scale[half]);
         if constexpr (kSink == Sink::kStore) {
-          store(params, segment, slot, half, bound, keys);
+          const float taken = fmaxf(sum.whole[half], 0.0f) - fmaxf(sum.aggregate[half], 0.0f);
+          store(params, segment, slot, half, bound, taken, keys);
         } else {
           // Rejected only by U < threshold: a NaN survives.
           words[slot][half] = __ballot_sync(0xffffffffu, !(bound < queries[slot].threshold));
@@ -149,13 +156,13 @@ struct BoundEpilogue {
   }
 
   __device__ __forceinline__ void store(const Params& params, const gpu::Segment& segment, int slot,
-                                        int half, float bound, const gpu::KeyPair& keys) const {
+                                        int half, float bound, float taken,
+                                        const gpu::KeyPair& keys) const {
     const int row = row_of(segment, slot);
     const int key = keys.key + 8 * half;
     if (row >= params.rows.rows || key >= params.num_keys) return;
     const bool proven = (params.rows.flags[row] & numeric::kRowRecover) == 0;
-    const float allowance =
-        __fmaf_rn(queries[slot].allowance, keys.norm[half], queries[slot].constant);
+    const float allowance = queries[slot].allowance * keys.norm[half] + taken;
     params.bounds[row * params.bounds_stride + key] = make_float2(
         proven ? bound : __int_as_float(0x7fffffff), __fmul_rn(allowance, keys.scale[half]));
   }

@@ -30,13 +30,13 @@ struct Epilogue {
   static constexpr int kTileColumns = C::kTileColumns;
   using Products = float[kTileColumns / 2];
   struct Shared {
-    float2 limits[C::kTileQueries];   // allowance E, threshold
-    float constant[C::kTileQueries];  // C
+    float4 terms[C::kTileQueries];  // E, G, coefficients of the aggregate's rows
+    float threshold[C::kTileQueries];
   };
 
-  float weights[C::kSlots][C::kScreenRows];  // of this lane class's queries
-  int first_word;                            // of this warp's survivor words in a unit
-  uint32_t word;                             // the one that this lane keeps
+  float weights[C::kSlots][C::kRetained];  // of this lane class's queries
+  int first_word;                          // of this warp's survivor words in a unit
+  uint32_t word;                           // the one that this lane keeps
 
   __device__ __forceinline__ void begin_segment(const Params& params, Shared& shared,
                                                 const gpu::Segment& segment, int tile) {
@@ -51,22 +51,30 @@ struct Epilogue {
       const float* const coefficients =
           params.coefficients + static_cast<int64_t>(row) * C::kStride;
 #pragma unroll
-      for (int i = 0; i < C::kScreenRows; ++i) weights[slot][i] = coefficients[i];
+      for (int i = 0; i < C::kRetained; ++i) weights[slot][i] = coefficients[i];
     }
     if (thread < C::kTileQueries) {
       const int row = segment.block * gpu::kBlockRows + in_block + thread;
-      const float* const limits =
-          params.coefficients + static_cast<int64_t>(row) * C::kStride + C::kScreenRows;
-      shared.limits[thread] = make_float2(limits[0], params.rows.bound_floor[row]);
-      shared.constant[thread] = limits[1];
+      const float* const rest =
+          params.coefficients + static_cast<int64_t>(row) * C::kStride + C::kRetained;
+      shared.terms[thread] = make_float4(rest[2], rest[3], rest[0], rest[1]);
+      shared.threshold[thread] = params.rows.bound_floor[row];
     }
   }
 
-  /// U = (sum_R w~ [x]+ + C + E |k| - [y]+) * scale (E6); `allowance` is C + E |k|.
-  __device__ __forceinline__ float bound(const Products& products, float allowance, int slot,
+  /// The aggregate's computed dot product less what must be taken off it.
+  static __device__ __forceinline__ float aggregate(const Products& products, const float4& terms,
+                                                    float taken, int slot, int half) {
+    const int last = slot * C::kScreenRows / 2 + C::kRetained / 2;
+    const float* const pair = products + 4 * last + 2 * half;
+    return __fmaf_rn(pair[0], terms.z, __fmaf_rn(pair[1], terms.w, -taken));
+  }
+
+  /// U = (sum_R w~ [x]+ + E n(k) - [y - G n(k)]+) * scale (E6, S16).
+  __device__ __forceinline__ float bound(const Products& products, const float4& terms, int slot,
                                          int half, const gpu::KeyPair& keys) const {
     const int first = slot * C::kScreenRows / 2;
-    float even = allowance;
+    float even = __fmul_rn(terms.x, keys.norm[half]);
     float odd = 0.0f;
 #pragma unroll
     for (int row = 0; row < C::kRetained; row += 2) {
@@ -75,18 +83,8 @@ struct Epilogue {
       odd = row == 0 ? __fmul_rn(fmaxf(pair[1], 0.0f), weights[slot][row + 1])
                      : __fmaf_rn(fmaxf(pair[1], 0.0f), weights[slot][row + 1], odd);
     }
-    const float* const pair = products + 4 * (first + C::kRetained / 2) + 2 * half;
-    const float aggregate = __fmaf_rn(pair[0], weights[slot][C::kRetained],
-                                      __fmul_rn(pair[1], weights[slot][C::kRetained + 1]));
-    const float payload = __fsub_rn(__fadd_rn(even, odd), fmaxf(aggregate, 0.0f));
-    return __fmul_rn(payload, keys.scale[half]);
-  }
-
-  /// Rejected only by U < threshold: a NaN survives.
-  __device__ __forceinline__ bool survives(const Products& products, float2 limits, float constant,
-                                           int slot, int half, const gpu::KeyPair& keys) const {
-    const float allowance = __fmaf_rn(limits.x, keys.norm[half], constant);
-    return !(bound(products, allowance, slot, half, keys) < limits.y);
+    const float y = aggregate(products, terms, __fmul_rn(terms.y, keys.norm[half]), slot, half);
+    return __fmul_rn(__fsub_rn(__fadd_rn(even, odd), fmaxf(y, 0.0f)), keys.scale[half]);
   }
 
   __device__ __forceinline__ void finish(const Params& params, const Shared& shared,
@@ -106,12 +104,13 @@ struct Epilogue {
     const int in_unit = keys.unit_row / 64;
 #pragma unroll
     for (int slot = 0; slot < C::kSlots; ++slot) {
-      const float2 limits = shared.limits[4 * slot + (lane & 3)];
-      const float constant = shared.constant[4 * slot + (lane & 3)];
+      const float4 terms = shared.terms[4 * slot + (lane & 3)];
+      const float threshold = shared.threshold[4 * slot + (lane & 3)];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const uint32_t survivors =
-            __ballot_sync(0xffffffffu, survives(products, limits, constant, slot, half, keys));
+        const float value = bound(products, terms, slot, half, keys);
+        // Rejected only by U < threshold: a NaN survives.
+        const uint32_t survivors = __ballot_sync(0xffffffffu, !(value < threshold));
         if (lane == in_unit * C::kWords + slot * 2 + half) word = survivors;
       }
     }
@@ -132,16 +131,18 @@ struct Epilogue {
                       static_cast<int>(threadIdx.x) / 128 * C::kTileQueries + in_tile;
       if (row >= params.rows.rows) continue;
       const bool proven = (params.rows.flags[row] & numeric::kRowRecover) == 0;
-      const float2 limits = shared.limits[in_tile];
+      const float4 terms = shared.terms[in_tile];
       float2* const out = params.bounds + row * params.bounds_stride;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int key = keys.key + 8 * half;
         if (key >= params.num_keys) continue;
-        const float allowance = __fmaf_rn(limits.x, keys.norm[half], shared.constant[in_tile]);
-        const float value = bound(products, allowance, slot, half, keys);
+        const float value = bound(products, terms, slot, half, keys);
+        const float norm = keys.norm[half];
+        const float whole = fmaxf(aggregate(products, terms, 0.0f, slot, half), 0.0f);
+        const float less = fmaxf(aggregate(products, terms, terms.y * norm, slot, half), 0.0f);
         out[key] = make_float2(proven ? value : __int_as_float(0x7fffffff),
-                               __fmul_rn(allowance, keys.scale[half]));
+                               __fmul_rn(terms.x * norm + (whole - less), keys.scale[half]));
       }
     }
   }

@@ -16,7 +16,7 @@ enum class Sink {
 
 struct ScreenParams : gpu::StationaryParams {
   numeric::RowState rows;
-  const float* coefficients;  // (padded rows, R' + 4): R' weights, E, C
+  const float* coefficients;  // (padded rows, R' + 2): R' weights, E, G
   uint32_t* masks;            // (blocks, mask_units, kMaskWords), see below
   int mask_units;             // units of a round for which there is room
   float2* bounds;             // launch_bounds_sm90: (rows, N), `bounds_stride` apart

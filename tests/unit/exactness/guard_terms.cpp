@@ -246,7 +246,7 @@ TEST(GuardTerms, RowsWhoseScoreCouldOverflowAreScored) {
 TEST(GuardTerms, LinearRowThatIsLeftOut) {
   ScreeningBench bench(one_row({vector_of({{0, 448}, {1, 32}}), vector_of({{0, -448}, {1, 32}})},
                                {-0x1p-127F, -0x1p-127F}, {vector_of({{0, 1}, {1, -448}})},
-                               0x1p60F));
+                               0x1p40F));
   bench.plan_by_hand({Role::kAggregated, Role::kAggregated2});
   bench.certificate.absolute = true;
   bench.certificate.num_aggregates = 2;
@@ -254,6 +254,7 @@ TEST(GuardTerms, LinearRowThatIsLeftOut) {
   EXPECT_EQ(bench.operand.coefficient[0], 0.0F);
   EXPECT_LT(bench.operand.coefficient[1], 0.0F);
   EXPECT_EQ(bench.score(), 0.0F);  // neither head fires
+  EXPECT_TRUE(std::isfinite(bench.computed()[0]));
   EXPECT_GE(bench.bound(), 0.0F);
 }
 
@@ -269,6 +270,45 @@ TEST(GuardTerms, OnlyAFiniteBoundBelowRejects) {
   EXPECT_FALSE(rejects(UpperBound(-kInf), LowerBound(0.0F)));
   EXPECT_FALSE(rejects(UpperBound(kInf), LowerBound(kMax)));
   EXPECT_FALSE(rejects(UpperBound(-kMax), LowerBound(-kInf)));
+}
+
+// N9 for the bound over all heads.
+TEST(GuardTerms, UnderflowOfTheBoundOverAllHeads) {
+  const double unit = 0x1p-9;
+  const std::vector<float> weights(16, 0x1p-132F + 0x1p-149F);
+  ScreeningBench bench(
+      one_row(equal_heads(16, vector_of({{0, unit}})), weights, {vector_of({{0, unit}})}, 0x1p60F));
+  static_cast<void>(bench.build_all_heads());
+  const std::uint16_t pick = 0;
+  const LowerBound guarded = screen::guarded_threshold(bench.score());
+  for (const auto refine : {refine::refine_keys, refine::refine_keys_ref}) {
+    std::uint16_t kept = 0;
+    float score = 0.0F;
+    float bound = 0.0F;
+    EXPECT_EQ(
+        refine(bench.pack, bench.tile, bench.all_heads, guarded, &pick, 1, &kept, &score, &bound),
+        1);
+    EXPECT_EQ(score, bench.score());
+    EXPECT_GE(screen::certified_bound(bound).value, score);
+  }
+}
+
+// N11 and N10: a threshold of +Inf rejects what is finite, and a computed -Inf is no bound.
+TEST(GuardTerms, InfiniteThresholdsAndBounds) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(screen::guarded_threshold(kInf).value, std::numeric_limits<float>::max());
+  EXPECT_EQ(screen::guarded_threshold(-kInf).value, -kInf);
+  ScreeningBench bench(one_row({vector_of({{0, 1}})}, {1.0F}, {vector_of({{0, 1}})}, 1.0F));
+  bench.plan_by_hand({Role::kRetained});
+  static_cast<void>(bench.build());
+  for (const auto screen : {screen::screen_tile, screen::screen_tile_ref}) {
+    alignas(Arena::kAlignment) float bounds[plan::kTileKeys];
+    bench.operand.floor = -kInf;
+    EXPECT_EQ(screen(bench.operand, bench.tile, LowerBound(0.0F), bounds)[0] & 1, 1U);
+    EXPECT_EQ(bounds[0], -kInf);
+    bench.operand.floor = -0x1p30F;
+    EXPECT_EQ(screen(bench.operand, bench.tile, LowerBound(0.0F), bounds)[0] & 1, 0U);
+  }
 }
 
 // N8 for the bound over all heads, whose sum runs in lanes.

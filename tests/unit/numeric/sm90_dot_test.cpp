@@ -268,6 +268,42 @@ TEST(Sm90Dot, EveryLargeTermOfTheBoundIsNeeded) {
   EXPECT_LE(error_of(a, b), sm90_error_bound(reach_a, reach_b, 128));
   reach_a.reach = 0;
   EXPECT_GT(error_of(a, b), sm90_error_bound(reach_a, reach_b, 128));
+
+  // A sum of 31 products of 1.875 * 1.875 cuts a product of 1.875 * 2^-8 off its own end.
+  a = constant(32, 0x3f);
+  b = constant(32, 0x3f);
+  a[0] = 0x08;
+  b[0] = 0x2f;
+  reach_a = sm90_reach(a.data(), 32);
+  reach_b = sm90_reach(b.data(), 32);
+  EXPECT_LE(error_of(a, b), sm90_error_bound(reach_a, reach_b, 32));
+  reach_a.norm = 0;
+  EXPECT_GT(error_of(a, b), sm90_error_bound(reach_a, reach_b, 32));
+
+  // Subnormal codes align by the exponent -6: 2^-9 * 256 hides what is below 2^-11.
+  a = constant(32, 0x01);
+  b = constant(32, 0x26);
+  b[0] = 0x78;
+  reach_a = sm90_reach(a.data(), 32);
+  reach_b = sm90_reach(b.data(), 32);
+  EXPECT_EQ(reach_a.top, 0x1p-6);
+  EXPECT_LE(error_of(a, b), sm90_error_bound(reach_a, reach_b, 32));
+  reach_a.top = 0x1p-9;
+  EXPECT_GT(error_of(a, b), sm90_error_bound(reach_a, reach_b, 32));
+}
+
+TEST(Sm90Dot, TheBoundItselfRoundsUp) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const Codes x = random_codes(random, 128, static_cast<unsigned>(trial % 16));
+    const Codes y = random_codes(random, 128, static_cast<unsigned>(trial / 16 % 16));
+    const Sm90Reach a = sm90_reach(x.data(), 128);
+    const Sm90Reach b = sm90_reach(y.data(), 128);
+    const auto times = [](double u, double v) { return static_cast<long double>(u) * v; };
+    const long double exact = 0x1p-13L * (127 * times(a.top, b.top) + 33 * times(a.reach, b.reach) +
+                                          times(a.norm, b.norm));
+    EXPECT_GE(static_cast<long double>(sm90_error_bound(a, b, 128)), exact * (1 - 0x1p-60L));
+  }
 }
 
 TEST(Sm90Reach, RoundsUp) {
