@@ -203,7 +203,8 @@ def run(tree: Tree, chosen: list[tuple[int, Mutant]]) -> int:
         tests = killers(tree, number, mutant)
         missed += 0 if tests else 1
         file = mutant.file.removeprefix("src/")
-        print(f"| {mutant.number} | {mutant.term} | {file} | {cell(tests)} |", flush=True)
+        term = mutant.term.replace("|", "\\|")
+        print(f"| {mutant.number} | {term} | {file} | {cell(tests)} |", flush=True)
     print(
         f"{len(chosen)} terms, {missed} that no test misses, {time.monotonic() - started:.0f} s",
         file=sys.stderr,
