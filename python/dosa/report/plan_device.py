@@ -38,11 +38,11 @@ _LONG = tuple(1 << n for n in range(11, 21))
 
 DEVICE_FULL = DeviceScale(
     name="full, on a GPU",
-    sources=tuple(Source(kind, 16, domain) for kind in ("glm52", "dsv32") for domain in _DOMAINS),
+    sources=(*(Source("glm52", 16, domain) for domain in _DOMAINS), Source("dsv32", 16, "en")),
     variants=_VARIANTS,
     grid_keys=_GRID,
     grid_queries=tuple(n * _K for n in (4, 8, 16, 32)),
-    trace_queries=tuple(n * _K for n in (4, 8, 16)),
+    trace_queries=(4 * _K, 16 * _K),
     retrieval_queries=(4 * _K,),
     phase_queries=16 * _K,
     phase_calls=3,
@@ -68,7 +68,6 @@ DEVICE_QUICK = replace(
     name="quick, on a GPU",
     sources=(Source("glm52", 16, "en"), Source("dsv32", 16, "en")),
     grid_queries=(4 * _K, 16 * _K),
-    trace_queries=(4 * _K, 16 * _K),
     phase_calls=1,
     layers=(0, 10),
     map_domains=("en", "code"),
@@ -79,18 +78,18 @@ DEVICE_QUICK = replace(
 
 def device_cells(scale: DeviceScale) -> list[Cell]:
     """Return all cells of a scale, in the order in which they are measured."""
-    short = [one for one in scale.sources if one.kind == "glm52"]
-    long = [one for one in scale.sources if one.kind != "glm52"]
+    first = [one for one in scale.sources if one.domain == "en"]
+    others = [one for one in scale.sources if one.domain != "en"]
     return [
         *_phases(scale),
         *_crossover(scale),
-        *_grid(scale, short),
         *_scaling(scale),
         *_heat_map(scale),
         *_ablation(scale),
         *_files(scale, "retrieval", scale.retrieval, scale.retrieval_queries),
-        *_grid(scale, long),
+        *_grid(scale, first),
         *_files(scale, "traces", scale.traces, scale.trace_queries),
+        *_grid(scale, others),
     ]
 
 
