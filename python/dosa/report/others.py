@@ -22,6 +22,7 @@ _STEP = {
     "witnesses": "with witnesses",
     "none": "without",
     "useless": "with useless witnesses",
+    "records": "by records",
     "peer": "peer",
 }
 
@@ -132,15 +133,16 @@ def model(data: Data) -> Section:
 def model_ratio(data: Data, kind: str) -> str:
     """Say how many times as fast `fp8` is as the unpatched model, where both ran longest."""
     runs = [one for one in data.outside(MODEL) if one.get("kind") == kind and "seconds" in one]
-    sides = {
-        side: {one["context"]: one["seconds"] for one in runs if one["side"] == side}
-        for side in ("unpatched", "fp8")
-    }
-    both = sorted(set(sides["unpatched"]) & set(sides["fp8"]))
+    least: dict[tuple[str, int], float] = {}
+    for one in runs:
+        at = (str(one["side"]).split()[0], int(one["context"]))  # chunked or not, the faster
+        least[at] = min(one["seconds"], least.get(at, one["seconds"]))
+    both = [context for side, context in least if side == "fp8" and ("unpatched", context) in least]
     if not both:
         return ""
-    at = both[-1]
-    return f"{sides['unpatched'][at] / sides['fp8'][at]:.2f} at {keys_text(at)} ({kind}, 4 layers)"
+    longest = max(both)
+    ratio = least["unpatched", longest] / least["fp8", longest]
+    return f"{ratio:.2f} at {keys_text(longest)} ({kind}, 4 layers)"
 
 
 def _model_blocks(kind: str, runs: list[dict[str, Any]]) -> list[Block]:
