@@ -324,6 +324,7 @@ def test_a_page_of_a_gpu(tmp_path: Path) -> None:
     assert {"decode", "model", "again"}.isdisjoint(page.names)
     assert "auto against other (somebody else's kernels): 5.04 times as fast" in page.text
     assert "99.990%" in page.text
+    assert "other was never faster, in 55." in page.text
     assert "no results were given with --decode" in page.text
     assert "figure-phases" in page.names
     assert "components" not in page.names

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dosa.report.blocks import Section, Table, Value
-from dosa.report.data import Data, Entry, distinct
+from dosa.report.data import Data, Entry, distinct, keys_text
 from dosa.report.speed import summary_of, typical_spread
 from dosa.report.statistics import Range
 from dosa.report.words import times
@@ -95,7 +95,12 @@ def _device_answers(data: Data, sources: list[str], repeats: list[int]) -> list[
             "keeps only scores that reach the best threshold so far. dosa rejects keys by an "
             "upper bound from R' screening rows and scores the survivors. auto, the default, "
             "chooses between them. Times are those of one complete call, preparation of queries "
-            "and keys included, between two events on the device.",
+            "and keys included, between two events on the device."
+            + "".join(
+                f" {peer} is somebody else's kernels for the same selection, called in turn with "
+                "ours in the same process."
+                for peer in dict.fromkeys(peer for entry in entries for peer in entry.peers)
+            ),
         ),
         (
             "On what?",
@@ -186,11 +191,29 @@ def _loss_lines(data: Data) -> list[str]:
         )
     elif simple:
         lines.append(f"The independent baseline sgemm was never faster, in {len(simple)}.")
+    lines += _peer_lines(entries)
     lines += _memory_line(data)
     lines.append(
         "On random data no bound rejects anything, and inputs of other models may lie closer to "
         "that than those measured here: try yours with --trace."
     )
+    return lines
+
+
+def _peer_lines(entries: list[Entry]) -> list[str]:
+    lines = []
+    for peer in dict.fromkeys(peer for entry in entries for peer in entry.peers):
+        found = [(e, x) for e in entries if (x := e.speedup("auto", peer)) is not None]
+        beaten = [(e, x) for e, x in found if x.middle < 1]
+        if beaten:
+            worst, one = min(beaten, key=lambda pair: pair[1].middle)
+            longest = max(entry.keys for entry, _ in beaten)
+            lines.append(
+                f"{peer} was faster than auto in {len(beaten)} of {len(found)}, at up to "
+                f"{keys_text(longest)} keys; the worst: {one.middle:.2f} ({worst.label})."
+            )
+        else:
+            lines.append(f"{peer} was never faster, in {len(found)}.")
     return lines
 
 
