@@ -237,6 +237,77 @@ TEST(Sm90Bridge, ComputedPositivePartsLoseNoMoreThanAllowed) {
   EXPECT_LE(worst, 1.0);
 }
 
+/// S11 of a vector for this key.
+double single(const Coded& a, const Coded& key) {
+  double weighted = 0.0;
+  double before = 0.0;
+  for (std::size_t t = 0; t < 3; ++t) {
+    const double prefix = dot(a.values, a.values, kStep * (t + 1));
+    weighted += static_cast<double>((3 - t) * (3 - t)) * (prefix - before);
+    before = prefix;
+  }
+  return kUnit * (127 * a.power * key.power +
+                  (33 * std::sqrt(weighted) + norm(a.values)) * norm(key.values));
+}
+
+/// The nearest e4m3 row times a power of two; `rest` becomes what it leaves.
+Coded peel(Vector& rest, double& scale) {
+  double most = 0x1p-40;
+  for (const double value : rest) most = std::max(most, std::abs(value));
+  scale = std::exp2(std::floor(std::log2(most)) - 7);
+  Coded row = coded(rest, most / scale);
+  for (std::size_t d = 0; d < kDim; ++d) rest[d] -= scale * row.values[d];
+  return row;
+}
+
+TEST(Sm90Bridge, AggregateStaysBelowTheComputedPositiveParts) {
+  std::mt19937_64 random(10);
+  int subtracted = 0;
+  double closest = 1e300;
+  for (int trial = 0; trial < 60; ++trial) {
+    std::vector<Head> heads =
+        random_heads(random, 1 + static_cast<std::size_t>(trial) % 6, 0.3 * (trial % 4));
+    std::vector<Coded> coded_heads;
+    Vector rest(kDim);
+    double sizes = 0.0;
+    double powers = 0.0;
+    for (Head& head : heads) {
+      coded_heads.push_back(coded(head.q, 448.0));
+      head.q = coded_heads.back().values;
+      sizes += head.weight * norm(head.q);
+      powers += head.weight * coded_heads.back().power;
+      for (std::size_t d = 0; d < kDim; ++d) rest[d] += head.weight * head.q[d];
+    }
+    double scale[2];
+    const Coded first = peel(rest, scale[0]);
+    const Coded second = peel(rest, scale[1]);
+    const double left = norm(rest);
+    for (const auto& factors : kPatterns) {
+      const Coded key = coded(along(heads, factors), 448.0);
+      const double length = norm(key.values);
+      double positive = 0.0;
+      for (std::size_t h = 0; h < heads.size(); ++h) {
+        positive += heads[h].weight * std::max(computed(coded_heads[h], key), 0.0);
+      }
+      const auto envelope = [&](double joint_size, double size, double power) {
+        return kUnit * (33 * joint_size * length + 0.5 * size * length + 128 * power * key.power);
+      };
+      const double taken =
+          envelope(joint(heads), sizes, powers) +
+          scale[0] * envelope(joint({{1.0, first.values}}), norm(first.values), first.power) +
+          scale[1] * single(second, key) +
+          (left + kShare * (scale[1] * norm(second.values) + left)) * length;
+      const double rows = scale[0] * computed(first, key) + scale[1] * computed(second, key);
+      const double bound = std::max((1 - 2 * kShare) * rows - taken, 0.0);
+      EXPECT_GE(positive, bound);
+      subtracted += bound > 0.0 ? 1 : 0;
+      if (bound > 0.0) closest = std::min(closest, positive / bound - 1);
+    }
+  }
+  EXPECT_GT(subtracted, 100);
+  EXPECT_LT(closest, 0.05);
+}
+
 TEST(Sm90Bridge, ExponentsOfTheLargestEntriesAreNeeded) {
   // One product of 1.875 * 1.875 hides 31 of 126/64 * 2^-13 in the first k-step; the others rest.
   Vector q(kDim, 0.0);
