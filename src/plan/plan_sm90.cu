@@ -376,6 +376,10 @@ __global__ void __launch_bounds__(kThreads)
     taken = aggregate(params, shared, q, scales, magnitude);
     allowance = project(params.rules, shared, q);
     magnitude = __fadd_ru(magnitude, taken);
+    if (!ScreenLayout::takes_off(rows)) {
+      allowance = __fadd_ru(allowance, taken);
+      taken = 0.0f;
+    }
     allowance = __fadd_ru(allowance, rounding_guard(params, shared, allowance, magnitude));
   }
   __syncthreads();

@@ -20,6 +20,7 @@ struct Config {
   static constexpr int kWords = mask_words(kScreenRows);  // of one warp, tile and 64 keys
   static_assert(kWords == 2 * kSlots, "a word for each half and slot");
   static constexpr int kStride = kScreenRows + plan::ScreenLayout::kExtra;
+  static constexpr bool kTakesOff = plan::ScreenLayout::takes_off(kScreenRows);
   static_assert(kScreenRows % 8 == 0, "slots are whole");
   static_assert(kColumns * kColumnQueries == gpu::kBlockRows, "blocks are whole column tiles");
 };
@@ -83,7 +84,8 @@ struct Epilogue {
       odd = row == 0 ? __fmul_rn(fmaxf(pair[1], 0.0f), weights[slot][row + 1])
                      : __fmaf_rn(fmaxf(pair[1], 0.0f), weights[slot][row + 1], odd);
     }
-    const float y = aggregate(products, terms, __fmul_rn(terms.y, keys.norm[half]), slot, half);
+    const float taken = C::kTakesOff ? __fmul_rn(terms.y, keys.norm[half]) : 0.0f;
+    const float y = aggregate(products, terms, taken, slot, half);
     return __fmul_rn(__fsub_rn(__fadd_rn(even, odd), fmaxf(y, 0.0f)), keys.scale[half]);
   }
 
