@@ -18,8 +18,8 @@ struct ScreenLayout {
   __host__ __device__ static constexpr int tile_queries(int screen_rows) {
     return tile_columns(screen_rows) / screen_rows;
   }
-  /// Whether G is taken off the aggregate; else it is part of E, which costs an instruction less per
-  /// key and survivors where aggregates are often silent (docs/kernels.md, The envelope).
+  /// Whether G is taken off the aggregate. Else it is part of E: one instruction less for each key,
+  /// more survivors where aggregates are often silent (docs/kernels.md, The envelope).
   __host__ __device__ static constexpr bool takes_off(int screen_rows) { return screen_rows > 8; }
   __host__ __device__ static constexpr int stride(int screen_rows) { return screen_rows + kExtra; }
   __host__ __device__ static int column(int screen_rows, int place, int row) {
