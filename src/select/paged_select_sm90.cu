@@ -264,23 +264,6 @@ __device__ __forceinline__ uint32_t* id_bins(const Pool& pool) {
   return reinterpret_cast<uint32_t*>(pool.buffer + C::kMostKept);
 }
 
-/// Writes a row in order of its ids: mapped ids, then -1; scores, then NaN.
-template <class C>
-__device__ void write_by_id(SharedStorage& shared, const Pool& pool, const OutputForm& form,
-                            int row, int length, int kept) {
-  int32_t* const indices = form.indices + row * form.indices_stride;
-  float* const scores = form.scores != nullptr ? form.scores + row * form.scores_stride : nullptr;
-  for (int i = kept + static_cast<int>(threadIdx.x); i < form.topk; i += C::kThreads) {
-    indices[i] = -1;
-    if (scores != nullptr) scores[i] = __int_as_float(0x7fffffff);
-  }
-  visit_by_id<C::kThreads>(shared.warp_sums, id_bins<C>(pool), pool.sorted, kept, length,
-                           pool.buffer, [&](int rank, uint64_t record) {
-                             indices[rank] = map_index(form, row, 0, numeric::record_key(record));
-                             if (scores != nullptr) scores[rank] = numeric::record_score(record);
-                           });
-}
-
 template <class C>
 __device__ void answer_row(const PagedSelectParams& params, SharedStorage& shared, Pool& pool,
                            int row) {
@@ -302,10 +285,11 @@ __device__ void answer_row(const PagedSelectParams& params, SharedStorage& share
   }
   const int kept = select_records<C>(params, shared, pool, b, t, ctas);
   if (form.by_score) {
-    write_row<C::kThreads>(form, row, 0, pool.sorted, kept);
+    write_by_score<C::kThreads>(form, row, 0, pool.sorted, kept);
     return;
   }
-  write_by_id<C>(shared, pool, form, row, length, kept);
+  write_by_id<C::kThreads>(shared.warp_sums, id_bins<C>(pool), form, row, 0, length, pool.sorted,
+                           kept, pool.buffer);
 }
 
 template <class C>

@@ -2,19 +2,24 @@
 // One CTA per row: reduction of records, final selection, and selection from stored scores.
 #include "select/select_sm90.cuh"
 
+#include "select/code_select_sm90.cuh"
 #include "select/finish_sm90.cuh"
 #include "select/optimistic_sm90.cuh"
+#include "select/select_short_sm90.cuh"
 
 namespace dosa::select {
 namespace {
 
 struct Config {
-  static constexpr int kThreads = 256;  // reduction: three CTAs of 64 KiB of records per SM
+  static constexpr int kThreads = 512;  // of reduction and the last selection
+  static constexpr int kCtas = 3;       // per SM: 64 KiB of records each
   static constexpr int kStreamThreads = 512;
   static constexpr int kLoads = 2;  // float4 loads of the next step in flight
   static constexpr int kChunk = kStreamThreads * kLoads * 4;  // keys per step
   static constexpr int kBuffer = 10240;                       // with K = 2048 two CTAs fit one SM
   static_assert(kBuffer - kChunk >= kMaxTopk, "a step always fits behind K kept records");
+  static_assert(kChunk * sizeof(uint64_t) >= kIdBins * sizeof(uint32_t),
+                "what holds K records and a step holds K records and the bins of their ids");
 };
 
 extern __shared__ __align__(16) uint8_t dynamic_shared[];
@@ -38,7 +43,7 @@ __device__ float quartile(RadixShared& shared, const uint64_t* records, int coun
   return numeric::score_of_code(static_cast<uint32_t>(bound >> 32));
 }
 
-__global__ void __launch_bounds__(Config::kThreads)
+__global__ void __launch_bounds__(Config::kThreads, Config::kCtas)
     reduce_sm90_kernel(const __grid_constant__ ReduceParams params) {
   __shared__ RadixShared shared;
   uint64_t* const local = reinterpret_cast<uint64_t*>(dynamic_shared);
@@ -84,26 +89,38 @@ __global__ void __launch_bounds__(Config::kThreads)
   if (thread == 0 && (due || estimates)) set_floors(params, row, floor, estimate);
 }
 
+/// Records of which the next ones lie at a multiple of 16 bytes.
+__host__ __device__ constexpr int even(int records) { return (records + 1) / 2 * 2; }
+
 __device__ void report_kth(const OutputForm& form, int row, int kept, uint64_t least) {
   if (threadIdx.x != 0 || form.stats == nullptr || kept < form.topk) return;
   form.stats[row].kth_score = numeric::record_score(least);
 }
 
-__global__ void __launch_bounds__(Config::kThreads)
+__global__ void __launch_bounds__(Config::kThreads, Config::kCtas)
     finish_sm90_kernel(const __grid_constant__ numeric::RowState rows,
                        const __grid_constant__ OutputForm form) {
   __shared__ RadixShared shared;
-  uint64_t* const sorted = reinterpret_cast<uint64_t*>(dynamic_shared);
+  uint64_t* const kept_records = reinterpret_cast<uint64_t*>(dynamic_shared);
   const int row = static_cast<int>(blockIdx.x);
   const int count = static_cast<int>(rows.counts[row]);
   const uint64_t* const records = rows.records + static_cast<int64_t>(row) * rows.capacity;
   const int kept = count < form.topk ? count : form.topk;
   if (kept > 0) {
     const uint64_t bound = rank_bound<Config::kThreads>(shared, records, count, kept);
-    const uint64_t least = keep_records<Config::kThreads>(shared, records, count, bound, sorted);
+    const uint64_t least =
+        keep_records<Config::kThreads>(shared, records, count, bound, kept_records);
     report_kth(form, row, kept, least);
   }
-  write_row<Config::kThreads>(form, row, rows.visible[row].x, sorted, kept);
+  const int2 visible = rows.visible[row];
+  if (form.by_score) {
+    write_by_score<Config::kThreads>(form, row, visible.x, kept_records, kept);
+    return;
+  }
+  uint64_t* const scratch = kept_records + even(form.topk);
+  write_by_id<Config::kThreads>(shared.warp_sums,
+                                reinterpret_cast<uint32_t*>(scratch + even(form.topk)), form, row,
+                                visible.x, visible.y, kept_records, kept, scratch);
 }
 
 struct StreamState {
@@ -161,6 +178,32 @@ __device__ void shrink_buffer(RadixShared& shared, StreamState& state, int count
   if (threadIdx.x == 0) *state.filled = static_cast<uint32_t>(rank);
 }
 
+/// Begins a long row: selects among as many scores as the buffer holds codes, so that what streams
+/// past afterwards meets a good floor. Returns the key to go on with; the whole CTA calls this.
+__device__ int open_row(RadixShared& shared, StreamState& state, const float* line, int2 window,
+                        int room, int topk) {
+  constexpr int kThreads = Config::kStreamThreads;
+  auto* const codes = reinterpret_cast<uint32_t*>(state.buffer);
+  const int2 keys = make_int2(window.x, window.x / 4 * 4 + 2 * room / 4 * 4);
+  load_codes<kThreads>(line, keys, window, codes);
+  __syncthreads();
+  const int count = keys.y - keys.x;
+  const CodeBound bound = code_bound<kThreads>(shared, codes, count, topk);
+  visit_codes<kThreads>(shared, codes, count, bound, [&](int rank, int place, uint32_t code) {
+    const auto below = static_cast<uint32_t>(~(keys.x + place));
+    state.kept[rank] = static_cast<uint64_t>(code) << 32 | below;
+  });
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < topk; i += kThreads) {
+    state.buffer[i] = state.kept[i];
+  }
+  state.floor_record = static_cast<uint64_t>(bound.least) << 32;
+  state.floor = numeric::score_of_code(bound.least);
+  if (threadIdx.x == 0) *state.filled = static_cast<uint32_t>(topk);
+  __syncthreads();
+  return keys.y;
+}
+
 /// Reads a row's scores in order of ids, keeps those above the floor, and reduces when room ends.
 __global__ void __launch_bounds__(Config::kStreamThreads)
     select_scores_sm90_kernel(const __grid_constant__ numeric::RowState rows, const float* scores,
@@ -180,6 +223,9 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
   __syncthreads();
   float4 next[Config::kLoads] = {};
   int first = window.x / 4 * 4;
+  if (forced.count == 0 && window.y - first > 2 * room) {
+    first = open_row(shared, state, line, window, room, form.topk);
+  }
   load_scores(line, first, window.y, next);
   for (; first < window.y; first += Config::kChunk) {
     float4 current[Config::kLoads];
@@ -203,7 +249,14 @@ __global__ void __launch_bounds__(Config::kStreamThreads)
         keep_records<Config::kStreamThreads>(shared, buffer, count, bound, state.kept);
     report_kth(form, row, rank, least);
   }
-  write_row<Config::kStreamThreads>(form, row, rows.visible[row].x, state.kept, rank);
+  const int2 visible = rows.visible[row];
+  if (form.by_score) {
+    write_by_score<Config::kStreamThreads>(form, row, visible.x, state.kept, rank);
+    return;
+  }
+  write_by_id<Config::kStreamThreads>(shared.warp_sums,
+                                      reinterpret_cast<uint32_t*>(buffer + even(form.topk)), form,
+                                      row, visible.x, visible.y, state.kept, rank, buffer);
 }
 
 int next_power_of_two(int value) {
@@ -246,7 +299,9 @@ cudaError_t launch_reduce_sm90(const ReduceParams& params, cudaStream_t stream) 
 cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& form,
                                cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
-  const int bytes = next_power_of_two(form.topk) * static_cast<int>(sizeof(uint64_t));
+  const int records = form.by_score ? next_power_of_two(form.topk) : 2 * even(form.topk);
+  const int bytes = records * static_cast<int>(sizeof(uint64_t)) +
+                    (form.by_score ? 0 : kIdBins * static_cast<int>(sizeof(uint32_t)));
   const cudaError_t status = allow_shared(finish_sm90_kernel, bytes);
   if (status != cudaSuccess) return status;
   finish_sm90_kernel<<<rows.rows, Config::kThreads, bytes, stream>>>(rows, form);
@@ -254,10 +309,15 @@ cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& 
 }
 
 cudaError_t launch_select_scores_sm90(const numeric::RowState& rows, const float* scores,
-                                      int64_t stride, const OutputForm& form, cudaStream_t stream) {
+                                      int64_t stride, int64_t num_keys, const OutputForm& form,
+                                      cudaStream_t stream) {
   if (rows.rows == 0) return cudaSuccess;
+  bool fits = false;
+  cudaError_t status = fits_select_short_sm90(num_keys, form, fits);
+  if (status != cudaSuccess) return status;
+  if (fits) return launch_select_short_sm90(rows, scores, stride, num_keys, form, stream);
   int room = Config::kBuffer;
-  cudaError_t status = fit_buffer(form.topk, room);
+  status = fit_buffer(form.topk, room);
   if (status != cudaSuccess) return status;
   const int bytes = (room + next_power_of_two(form.topk)) * static_cast<int>(sizeof(uint64_t));
   status = allow_shared(select_scores_sm90_kernel, bytes);

@@ -52,6 +52,7 @@ cudaError_t launch_finish_sm90(const numeric::RowState& rows, const OutputForm& 
 
 /// Writes the answers of all rows from stored scores (rows, N), `stride` (a multiple of 4) apart.
 cudaError_t launch_select_scores_sm90(const numeric::RowState& rows, const float* scores,
-                                      int64_t stride, const OutputForm& form, cudaStream_t stream);
+                                      int64_t stride, int64_t num_keys, const OutputForm& form,
+                                      cudaStream_t stream);
 
 }  // namespace dosa::select
