@@ -20,31 +20,12 @@ struct Optimism {
   int visited;
 };
 
-/// The score that the final K-th best reaches but for bad luck (E21); NaN where the records do not
-/// say.
-/// With a share f of the keys visited, K f of the winners are expected among the records, with the
-/// variance of a sample of clusters: sum_u n_u^2 - n^2 / visited, at least n, times (1 - f), where
-/// n_u of the n best records lie in unit u. The whole CTA calls this.
+/// Sum over units of the squares of how many records from `bound` on lie in them; forced keys
+/// outside the window do not count. The whole CTA calls this.
 template <int kThreads>
-__device__ float optimistic_score(RadixShared& shared, const Optimism& optimism,
-                                  const numeric::RowState& rows, int row, int topk,
-                                  const uint64_t* records, int count) {
-  constexpr float kDeviations = 5.0f;
-  constexpr float kSkew = kDeviations * kDeviations / 2.0f;  // small counts have a longer tail
-  constexpr int kLeastShare = 2;  // the row sees at least half of what its block visits
-  const float unknown = __int_as_float(0x7fffffff);
+__device__ float unit_squares(RadixShared& shared, const uint64_t* records, int count,
+                              uint64_t bound, int2 window) {
   const int thread = static_cast<int>(threadIdx.x);
-  const gpu::KeyOrder order = optimism.orders[row / gpu::kBlockRows];
-  const int2 window = rows.windows[row];
-  const int visited = optimism.visited;
-  if (visited >= order.units) return unknown;
-  if ((window.y - window.x) / gpu::kUnitKeys < order.units / kLeastShare) return unknown;
-  const int forced = numeric::ForcedKeys(rows, row, topk).count;
-  const float share = static_cast<float>(visited) / static_cast<float>(order.units);
-  const float expected = static_cast<float>(topk - forced) * share;
-  const int first_rank = forced + static_cast<int>(ceilf(expected));
-  if (first_rank < 1 || first_rank >= count) return unknown;
-  const uint64_t bound = rank_bound<kThreads>(shared, records, count, first_rank);
   __syncthreads();
   for (int i = thread; i < kBins; i += kThreads) shared.histogram[i] = 0;
   if (thread == 0) shared.cursor = 0;
@@ -62,15 +43,49 @@ __device__ float optimistic_score(RadixShared& shared, const Optimism& optimism,
   squares = __reduce_add_sync(0xffffffffu, squares);
   if ((thread & 31) == 0) atomicAdd(&shared.cursor, squares);
   __syncthreads();
-  const float known = static_cast<float>(first_rank - forced);
-  const float between =
-      static_cast<float>(shared.cursor) - known * known / static_cast<float>(visited);
-  const float variance = fmaxf(between, known) * (1.0f - share);
-  const float margin = kDeviations * sqrtf(variance) + kSkew;
-  const int rank = forced + static_cast<int>(ceilf(expected + margin));
-  __syncthreads();
-  if (rank >= count) return unknown;
-  const uint64_t reached = rank_bound<kThreads>(shared, records, count, rank);
+  return static_cast<float>(shared.cursor);
+}
+
+/// The score that the final K-th best reaches but for bad luck (E21); NaN where the records do not
+/// say.
+/// With a share f of the keys visited, K f of the winners are expected among the records, with the
+/// variance of a sample of clusters: sum_u n_u^2 - n^2 / visited, at least n, times (1 - f), where
+/// n_u of the n best records lie in unit u. Which n: those of the estimate itself, so the second
+/// look counts the records that the first one asked for. The whole CTA calls this.
+template <int kThreads>
+__device__ float optimistic_score(RadixShared& shared, const Optimism& optimism,
+                                  const numeric::RowState& rows, int row, int topk,
+                                  const uint64_t* records, int count) {
+  constexpr int kLooks = 2;
+  constexpr int kLeastShare = 2;  // the row sees at least half of what its block visits
+  const float unknown = __int_as_float(0x7fffffff);
+  const gpu::KeyOrder order = optimism.orders[row / gpu::kBlockRows];
+  const int2 window = rows.windows[row];
+  const int visited = optimism.visited;
+  if (visited >= order.units) return unknown;
+  if ((window.y - window.x) / gpu::kUnitKeys < order.units / kLeastShare) return unknown;
+  const int forced = numeric::ForcedKeys(rows, row, topk).count;
+  const float share = static_cast<float>(visited) / static_cast<float>(order.units);
+  const float expected = static_cast<float>(topk - forced) * share;
+  // A failure costs a scan whenever it happens, a loose estimate most where much is still to come.
+  const float deviations = 3.0f + 2.0f * share;
+  const float skew = deviations * deviations / 2.0f;  // small counts have a longer tail
+  int rank = forced + static_cast<int>(ceilf(expected));
+  uint64_t reached = 0;
+  for (int look = 0;; ++look) {
+    if (rank < 1 || rank >= count) return unknown;
+    reached = rank_bound<kThreads>(shared, records, count, rank);
+    if (look == kLooks) break;
+    const float known = static_cast<float>(rank - forced);
+    const float squares = unit_squares<kThreads>(shared, records, count, reached, window);
+    const float between = squares - known * known / static_cast<float>(visited);
+    const float variance = fmaxf(between, known) * (1.0f - share);
+    const float margin = deviations * sqrtf(variance) + skew;
+    const int wanted = forced + static_cast<int>(ceilf(expected + margin));
+    __syncthreads();
+    if (wanted <= rank) break;
+    rank = wanted;
+  }
   const float score = numeric::score_of_code(static_cast<uint32_t>(reached >> 32));
   return fabsf(score) < __int_as_float(0x7f800000) ? score : unknown;
 }
