@@ -39,12 +39,15 @@ int pad_heads(int heads) { return heads <= 32 ? 32 : (heads <= 64 ? 64 : 128); }
 int round_up(int64_t value, int step) { return static_cast<int>((value + step - 1) / step * step); }
 
 /// R' for r retained heads: the narrowest kernel that holds them and the aggregate's rows. Without
-/// a wish the device chooses between two.
+/// a wish the device chooses between two or three.
 void pick_widths(int retained, CudaShape& shape) {
   if (retained == 0) {
-    shape.num_widths = 2;
-    shape.widths[0] = shape.padded_heads <= 32 ? 8 : 16;
-    shape.widths[1] = shape.padded_heads <= 32 ? 16 : 24;
+    const int narrowest = shape.padded_heads <= 32 ? 8 : 16;
+    // The widest has won at long contexts only.
+    const bool all = long_context(shape.num_keys, shape.padded_heads);
+    shape.num_widths = all ? screen::kMostWidths : screen::kMostWidths - 1;
+    shape.usual_width = 1;
+    for (int i = 0; i < shape.num_widths; ++i) shape.widths[i] = narrowest + 8 * i;
     return;
   }
   const int wanted = retained + plan::ScreenLayout::kAuxiliaryRows;
@@ -63,7 +66,7 @@ CudaPath pick_path(const dosa_problem& problem, const dosa_options& options) {
       return long_context(problem.num_keys, heads) ||
                      worth_scouting(problem.num_queries, problem.num_keys, heads)
                  ? CudaPath::kScreen
-                 : CudaPath::kFull;
+                 : (worth_storing(problem.num_keys, heads) ? CudaPath::kBase : CudaPath::kFull);
     }
     default:
       return CudaPath::kScreen;
@@ -111,8 +114,9 @@ CudaShape make_cuda_shape(const dosa_problem& problem, const dosa_options& optio
   pick_widths(options.heads, shape);
   shape.may_decline = options.mode == DOSA_MODE_AUTO;
   if (!worth_scouting(problem.num_queries, problem.num_keys, shape.padded_heads)) {
-    shape.widths[0] = shape.widths[shape.num_widths - 1];
+    shape.widths[0] = shape.widths[shape.usual_width];
     shape.num_widths = 1;
+    shape.usual_width = 0;
     shape.may_decline = false;
   }
   shape.dense_units = dense_units(problem.topk, options.threshold == DOSA_THRESHOLD_FIXED);

@@ -36,8 +36,9 @@ struct CudaShape {
   int units;       // of 256 keys that cover N
   int chunk_rows;  // query rows processed together, a multiple of 64
   int record_capacity;
-  int widths[2];  // R' to choose from, ascending
+  int widths[screen::kMostWidths];  // R' to choose from, ascending
   int num_widths;
+  int usual_width;       // index of the one that is right on most inputs
   bool may_decline;      // every key may be scored with every head instead
   int dense_units;       // scored with every head before the first screened round
   int mask_units;        // units of the largest screened round

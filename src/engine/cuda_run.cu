@@ -75,8 +75,8 @@ class Run {
       dense_round(refine::Sink::kStore, gpu::Kind::kEvery, {0, shape_.units});
       report_.round(round(gpu::Kind::kEvery, {0, shape_.units}), 0, nullptr);
       mark("select");
-      DOSA_CUDA(select::launch_select_scores_sm90(buffers_.rows, buffers_.scores,
-                                                  shape_.score_stride, form, stream_));
+      DOSA_CUDA(select::launch_select_scores_sm90(
+          buffers_.rows, buffers_.scores, shape_.score_stride, shape_.num_keys, form, stream_));
       report_.end();
       return;
     }
@@ -271,6 +271,7 @@ class Run {
                           std::min(shape_.dense_units + kScoutUnits, shape_.units)};
     screen::ChoiceParams params{};
     params.num_widths = shape_.num_widths;
+    params.usual = shape_.usual_width;
     params.padded_heads = shape_.padded_heads;
     params.long_context = long_context(shape_.num_keys, shape_.padded_heads);
     params.may_decline = shape_.may_decline;

@@ -30,6 +30,12 @@ inline bool worth_scouting(int64_t num_queries, int64_t num_keys, int padded_hea
   return num_keys >= kLeastKeys && num_queries >= least_products / padded_heads / num_keys;
 }
 
+/// Where storing every score and selecting afterwards is the fastest way to score all keys
+/// (docs/kernels.md): until filtering the scores costs less than writing and reading them.
+inline bool worth_storing(int64_t num_keys, int padded_heads) {
+  return num_keys <= (padded_heads <= 32 ? 160 : 192) * 1024;
+}
+
 /// Units scored with every head before screening begins.
 inline int dense_units(int topk, bool fixed_threshold) {
   int units = kFirstUnits;

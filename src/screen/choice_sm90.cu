@@ -47,8 +47,17 @@ __global__ void __launch_bounds__(kThreads)
     choice.cost[params.index] = scouts > 0 ? total / static_cast<float>(scouts) : Cost::kDense;
     choice.screen_rows = 0;
     if (params.index == params.num_widths - 1) {
-      int best = params.num_widths - 1;
-      if (best > 0 && choice.cost[0] < Cost::kNarrower * choice.cost[best]) best = 0;
+      int best = params.usual;
+      const float usual = choice.cost[best];
+      const bool longest = survivors.num_keys >= Cost::kLongestKeys;
+      const float wider = longest ? Cost::kWiderLongest : Cost::kWider;
+      float least = usual;
+      for (int i = 0; i < params.num_widths; ++i) {
+        const float clear = i < params.usual ? Cost::kNarrower : wider;
+        if (i == params.usual || !(choice.cost[i] < fminf(least, clear * usual))) continue;
+        best = i;
+        least = choice.cost[i];
+      }
       const float most = params.long_context ? Cost::kMostLong : Cost::kMostShort;
       const bool worth = choice.cost[best] < most * Cost::kDense || !params.may_decline;
       choice.screen_rows = worth ? params.widths[best] : 0;

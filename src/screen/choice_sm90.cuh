@@ -10,11 +10,12 @@
 namespace dosa::screen {
 
 constexpr int kScoutStride = 16;  // one block of rows in sixteen is screened first
+constexpr int kMostWidths = 3;    // to choose from
 
 /// What the scouts told; lies in device memory.
 struct Choice {
-  int screen_rows;  // R' of the chunk; 0: every key is scored with every head
-  float cost[2];    // of a (row, key) pair by width, in units of scoring it with every head
+  int screen_rows;          // R' of the chunk; 0: every key is scored with every head
+  float cost[kMostWidths];  // of a (row, key) pair by width, in units of scoring it with every head
 };
 
 /// Costs of a pair in units of scoring it with every head, measured on one H200 (docs/kernels.md).
@@ -26,18 +27,23 @@ struct Cost {
   static constexpr float kLaterPower = 0.22f;    // kLater * (share of keys seen before)^kLaterPower
   static constexpr float kWasted = 0.5f;         // of its screening, where a block falls back
   static constexpr float kDense = 1.0f;
-  // A forecast must be clear before it overrules what is right on all traces: the wider kernel at
+  // A forecast must be clear before it overrules what is right on most traces: the usual width at
   // long contexts, full scoring at short ones.
-  static constexpr float kNarrower = 0.9f;  // of the wider one's cost
+  static constexpr float kNarrower = 0.9f;  // of the usual width's cost
+  // Later rounds of a very long context keep less than forecast, the usual width most of all.
+  static constexpr float kWider = 1.0f;
+  static constexpr float kWiderLongest = 0.9f;
+  static constexpr int kLongestKeys = 640 * 1024;
   static constexpr float kMostLong = 1.15f;
   static constexpr float kMostShort = 0.85f;
 };
 
 struct ChoiceParams {
   SurvivorParams survivors;  // of the scouts' round
-  int index;                 // which width was screened: 0 or 1
-  int widths[2];
+  int index;                 // which width was screened, ascending
+  int widths[kMostWidths];
   int num_widths;
+  int usual;  // index of the width that is taken unless another one is clearly better
   int padded_heads;
   bool long_context;
   bool may_decline;  // false: some width is chosen whatever it costs

@@ -8,7 +8,8 @@ namespace {
 
 struct Config {
   static constexpr int kThreads = 256;
-  static constexpr int kUnits = 4;  // units of masks one CTA holds in registers
+  static constexpr int kUnits = 4;        // units of masks one CTA holds in registers
+  static constexpr int kMostCtas = 2048;  // two waves of small CTAs; empty rounds end quickly
   static constexpr int kWordsPerThread = kUnits * kMaskWords / kThreads;
   static constexpr int kSettleThreads = 1024;
   static constexpr int kTileKeys = 64;  // of refinement
@@ -82,12 +83,13 @@ __global__ void __launch_bounds__(Config::kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int block = static_cast<int>(blockIdx.y);
   const int units = gpu::round_units(params.round, params.round.orders[block]);
-  const int first_unit = static_cast<int>(blockIdx.x) * Config::kUnits;
+  const int step = static_cast<int>(gridDim.x) * Config::kUnits;
+  int first_unit = static_cast<int>(blockIdx.x) * Config::kUnits;
   if (first_unit >= units) return;
   if (thread < kGroups) counts[thread] = 0;
   __syncthreads();
   Words words;
-  words.load(params, block, first_unit, units);
+  for (; first_unit < units; first_unit += step) words.load(params, block, first_unit, units);
   const WordPlace place(thread, mask_words(screen_rows_of(params)));
 #pragma unroll
   for (int g = 0; g < Words::kGroups; ++g) {
@@ -99,24 +101,21 @@ __global__ void __launch_bounds__(Config::kThreads)
   }
 }
 
+/// Lists the survivors of units [first_unit, first_unit + kUnits) of the CTA's block of rows; the
+/// whole CTA calls this.
 template <int kGroupRows>
-__global__ void __launch_bounds__(Config::kThreads)
-    list_survivors_sm90_kernel(const __grid_constant__ SurvivorParams params) {
+__device__ void list_units(const SurvivorParams& params, const gpu::KeyOrder& order,
+                           const WordPlace& place, int first_unit, int units) {
   using Words = ThreadWords<kGroupRows>;
-  constexpr int kGroups = 16 * Words::kGroups;
+  constexpr int kGroups = 16 * Words::kGroups;  // of the block
   __shared__ int counts[kGroups];
   __shared__ int bases[kGroups];
   const int thread = static_cast<int>(threadIdx.x);
   const int block = static_cast<int>(blockIdx.y);
-  const gpu::KeyOrder order = params.round.orders[block];
-  const int units = gpu::round_units(params.round, order);
-  const int first_unit = static_cast<int>(blockIdx.x) * Config::kUnits;
-  if (first_unit >= units) return;
   if (thread < kGroups) counts[thread] = 0;
   __syncthreads();
   Words words;
   words.load(params, block, first_unit, units);
-  const WordPlace place(thread, mask_words(screen_rows_of(params)));
   const int first_group = place.quad * Words::kGroups;
   int offsets[Words::kGroups];
 #pragma unroll
@@ -145,6 +144,22 @@ __global__ void __launch_bounds__(Config::kThreads)
         params.lists.keys[at++] = key < params.num_keys ? key : -1;
       }
     }
+  }
+}
+
+template <int kGroupRows>
+__global__ void __launch_bounds__(Config::kThreads)
+    list_survivors_sm90_kernel(const __grid_constant__ SurvivorParams params) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int block = static_cast<int>(blockIdx.y);
+  const gpu::KeyOrder order = params.round.orders[block];
+  const int units = gpu::round_units(params.round, order);
+  const int first_unit = static_cast<int>(blockIdx.x) * Config::kUnits;
+  if (first_unit >= units) return;
+  const WordPlace place(thread, mask_words(screen_rows_of(params)));
+  const int step = static_cast<int>(gridDim.x) * Config::kUnits;
+  for (int from = first_unit; from < units; from += step) {
+    list_units<kGroupRows>(params, order, place, from, units);
   }
 }
 
@@ -201,7 +216,9 @@ __global__ void __launch_bounds__(Config::kSettleThreads)
 
 dim3 count_grid(const SurvivorParams& params) {
   const int units = params.round.end - params.round.begin;
-  return dim3((units + Config::kUnits - 1) / Config::kUnits, params.round.blocks);
+  const int steps = (units + Config::kUnits - 1) / Config::kUnits;
+  const int most = (Config::kMostCtas + params.round.blocks - 1) / params.round.blocks;
+  return dim3(steps < most ? steps : most, params.round.blocks);
 }
 
 template <int kGroupRows>
