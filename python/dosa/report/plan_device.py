@@ -16,6 +16,8 @@ _K = 1 << 10
 class DeviceScale(Sizes):
     """How much is measured on a GPU."""
 
+    long_queries: tuple[int, ...]
+    """Numbers of rows with 64 heads."""
     trace_queries: tuple[int, ...]
     phase_queries: int
     phase_calls: int
@@ -42,17 +44,18 @@ DEVICE_FULL = DeviceScale(
     variants=_VARIANTS,
     grid_keys=_GRID,
     grid_queries=tuple(n * _K for n in (4, 8, 16, 32)),
+    long_queries=(4 * _K, 16 * _K),
     trace_queries=(4 * _K, 16 * _K),
     retrieval_queries=(4 * _K,),
     phase_queries=16 * _K,
-    phase_calls=3,
+    phase_calls=2,
     crossover_keys=_LONG,
     crossover_queries=4 * _K,
     layers=tuple(range(LAYERS)),
     ablation_variants=_VARIANTS[1:],
     ablation_keys=896 * _K,
     ablation_queries=16 * _K,
-    ablation_repeats=3,
+    ablation_repeats=2,
     map_keys=128 * _K,
     map_queries=4 * _K,
     map_domains=_DOMAINS,
@@ -139,7 +142,7 @@ def _halves(rows: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 def _grid(scale: DeviceScale, sources: list[Source]) -> Iterator[Cell]:
     for source in sources:
-        for rows in _halves(scale.grid_queries):
+        for rows in _halves(scale.grid_queries if _heads(source) == 32 else scale.long_queries):
             shape = (scale.grid_keys, rows)
             what = ["--gen", source.spec(), *_peers(scale)]
             yield Cell(
@@ -181,7 +184,7 @@ def _crossover(scale: DeviceScale) -> Iterator[Cell]:
     for source in scale.variants:
         shape = (scale.crossover_keys, (scale.crossover_queries,))
         what = ["--gen", source.spec(), "--heads", str(source.retained), *_peers(scale)]
-        repeats = 3 * scale.repeats
+        repeats = 2 * scale.repeats
         yield Cell(
             f"crossover-{source.slug}",
             "crossover",
