@@ -115,6 +115,16 @@ select::OutputForm make_form(const dosa_paged_problem& problem, const dosa_optio
   return form;
 }
 
+/// Whether scores stay in shared memory. Where they take more than one round, a threshold from
+/// witnesses and records above it were faster (docs/kernels-decode.md).
+bool is_resident(const dosa_paged_problem& problem, const dosa_options& options,
+                 const PagedShape& shape, int multiprocessors) {
+  if (!shape.resident) return false;
+  const int rounds = select::count_resident_rounds(
+      shape.padded_heads, problem.next_n, problem.batch, shape.max_context, multiprocessors);
+  return rounds == 1 || (rounds > 1 && options.mode == DOSA_MODE_BASE);
+}
+
 }  // namespace
 
 PagedShape make_paged_shape(const dosa_paged_problem& problem, const dosa_options& options) {
@@ -133,6 +143,13 @@ PagedShape make_paged_shape(const dosa_paged_problem& problem, const dosa_option
          place_paged_buffers(problem, shape, nullptr, unused) > options.workspace_limit) {
     shape.chunk = (shape.chunk + 1) / 2;
   }
+  shape.resident = options.mode != DOSA_MODE_FULL && options.order == DOSA_ORDER_ID &&
+                   shape.chunk >= problem.batch &&
+                   shape.chunk * problem.next_n <= select::kMostStepRows;
+  if (shape.resident &&
+      place_paged_buffers(problem, shape, nullptr, unused) > options.workspace_limit) {
+    shape.resident = false;
+  }
   return shape;
 }
 
@@ -147,6 +164,14 @@ size_t place_paged_buffers(const dosa_paged_problem& problem, const PagedShape& 
   buffers.found.ctas = carver.take<int2>(requests);
   buffers.found.counts = carver.take<uint32_t>(segments * problem.next_n);
   buffers.found.records = carver.take<uint64_t>(segments * problem.next_n * shape.capacity);
+  if (shape.resident) {
+    buffers.resident.meetings = carver.take<select::RequestMeeting>(requests);
+    buffers.resident.samples = carver.take<select::RowSample>(rows);
+    buffers.resident.histograms =
+        carver.take<uint32_t>(rows * (select::kResidentHistograms * select::kBins));
+    buffers.resident.candidates = carver.take<uint64_t>(rows * select::kMostCandidates);
+    buffers.resident.counts = carver.take<uint32_t>(rows * select::kMostScanCtas);
+  }
   if (!shape.witnesses) return carver.used();
   const int64_t capacity = select::witness_capacity(problem.topk);
   buffers.witnesses.floors = carver.take<numeric::RowFloor>(rows);
@@ -166,11 +191,14 @@ void cuda_paged_topk(const dosa_paged_problem& problem, const dosa_options& opti
   const int multiprocessors = count_multiprocessors();
   select::ScanParams scan{};
   map_pages(*problem.cache, scan);
+  const bool resident = is_resident(problem, options, shape, multiprocessors);
   scan.found = buffers.found;
   scan.dependent = shape.witnesses;
-  scan.floors = buffers.witnesses.floors;
-  if (options.threshold == DOSA_THRESHOLD_FIXED) buffers.witnesses.bins = nullptr;
-  scan.bins = buffers.witnesses.bins;
+  if (!resident) {
+    if (options.threshold == DOSA_THRESHOLD_FIXED) buffers.witnesses.bins = nullptr;
+    scan.floors = buffers.witnesses.floors;
+    scan.bins = buffers.witnesses.bins;
+  }
   for (int64_t first = 0; first < problem.batch; first += shape.chunk) {
     numeric::PagedStep step =
         make_step(problem, first, std::min(shape.chunk, problem.batch - first));
@@ -180,13 +208,20 @@ void cuda_paged_topk(const dosa_paged_problem& problem, const dosa_options& opti
     const select::WitnessStates states{
         static_cast<uint8_t*>(problem.witnesses), problem.witness_stride, problem.witness_count,
         problem.witness_index != nullptr ? problem.witness_index + first : nullptr, first};
+    scan.step = step;
+    if (resident) {
+      const select::ResidentParams params{
+          scan, buffers.resident, make_form(problem, options, output, first), states, 0, 0, 0};
+      DOSA_CUDA(
+          select::launch_paged_resident_sm90(params, shape.padded_heads, multiprocessors, stream));
+      continue;
+    }
     if (shape.witnesses) {
       const select::WitnessParams params{step, states, options.mode != DOSA_MODE_BASE,
                                          buffers.witnesses, 0};
       DOSA_CUDA(
           select::launch_paged_witness_sm90(params, shape.padded_heads, multiprocessors, stream));
     }
-    scan.step = step;
     DOSA_CUDA(select::launch_paged_scan_sm90(scan, shape.padded_heads, select::ScanSink::kRecord,
                                              multiprocessors, stream));
     const select::PagedSelectParams params{

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "dosa/dosa_decode.h"
+#include "select/paged_resident_sm90.cuh"
 #include "select/paged_scan_sm90.cuh"
 #include "select/paged_witness_sm90.cuh"
 
@@ -22,12 +23,14 @@ struct PagedShape {
   int64_t chunk;     // requests that are answered together
   int capacity;      // records of a segment and row
   int reduce_from;
+  bool resident;  // where the scores fit into shared memory, nothing is recorded
 };
 PagedShape make_paged_shape(const dosa_paged_problem& problem, const dosa_options& options);
 
 struct PagedBuffers {
   select::WitnessResults witnesses;
   select::PagedRecords found;
+  select::ResidentRows resident;
 };
 
 /// Places the buffers from `base` on (null to measure) and returns the bytes they take.

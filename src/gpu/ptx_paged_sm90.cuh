@@ -46,6 +46,18 @@ __device__ __forceinline__ bool named_barrier_or(int name, int threads, bool val
   return any != 0;
 }
 
+/// red.release.gpu.global.add: what this thread knows of is visible to whoever acquires the sum.
+__device__ __forceinline__ void red_release(uint32_t* address, uint32_t value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+/// ld.acquire.gpu.global
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* address) {
+  uint32_t value = 0;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
 /// barrier.cluster.arrive.release, then barrier.cluster.wait.acquire
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(

@@ -55,6 +55,7 @@ __device__ __forceinline__ bool is_short(const PagedStep& step, int length) {
 /// Tokens of request b that some of its rows have to score.
 __device__ __forceinline__ int scan_length(const PagedStep& step, int b) {
   int longest = 0;
+#pragma unroll 1
   for (int t = 0; t < step.next_n; ++t) {
     const int length = row_length(step, b, t);
     if (!is_short(step, length) && length > longest) longest = length;

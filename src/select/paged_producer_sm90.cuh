@@ -49,8 +49,8 @@ struct MappedProducer {
   static constexpr int kWarps = 2;
   static constexpr int kArrivals = 1;  // per tile
 
-  static __device__ void run(const ScanParams& params, const KeyRing& ring, SegmentWalk walk,
-                             int warp) {
+  template <class Walk>
+  static __device__ void run(const ScanParams& params, const KeyRing& ring, Walk walk, int warp) {
     if ((threadIdx.x & 31) != 0) return;
     const numeric::PagedStep& step = params.step;
     RingPlace place;
@@ -125,8 +125,8 @@ struct GatherProducer {
     handed.advance(1);
   }
 
-  static __device__ void run(const ScanParams& params, const KeyRing& ring, SegmentWalk walk,
-                             int warp) {
+  template <class Walk>
+  static __device__ void run(const ScanParams& params, const KeyRing& ring, Walk walk, int warp) {
     const numeric::PagedStep& step = params.step;
     const int row = warp * 32 + (static_cast<int>(threadIdx.x) & 31);
     RingPlace place;

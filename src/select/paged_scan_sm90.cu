@@ -5,123 +5,28 @@
 #include "select/paged_scan_sm90.cuh"
 
 #include "refine/paged_dispatch_sm90.cuh"
-#include "refine/paged_operands_sm90.cuh"
-#include "select/paged_producer_sm90.cuh"
-#include "select/paged_schedule_sm90.cuh"
-#include "select/paged_segment_sm90.cuh"
+#include "select/paged_roles_sm90.cuh"
 
 namespace dosa::select {
 namespace {
-
-using numeric::kTokenTile;
-using numeric::PagedStep;
-
-constexpr int kMostSlots = 2;
 
 template <class T_, class Producer_, ScanSink kSink_>
 struct Config {
   using T = T_;
   using Producer = Producer_;
   static constexpr ScanSink kSink = kSink_;
-  static constexpr int kTeams = kScanThreads / 128;
-  static constexpr int kThreads = kScanThreads + 128;
-  static constexpr int kColumnWarp = 2;  // warps of the last warpgroup
-  static constexpr int kFloorWarp = 3;
   static constexpr int kEmptyArrivals = kScanThreads / 32 + 1;  // consumer warps, floor warp
-  static_assert(Producer::kWarps <= kColumnWarp, "the first warps produce");
-  // A wait tells two phases apart, so whoever waits for a stage must see all of its phases.
-  static_assert(kRingStages % kTeams == 0 && kRingStages % Producer::kWarps == 0,
-                "a stage always has the same warpgroup and producer");
+  static_assert(Producer::kWarps <= kColumnWarp && kRingStages % Producer::kWarps == 0,
+                "a stage always has the same producer");
+
+  struct alignas(128) Control : RoleControl {
+    ScheduleShared schedule;
+    uint32_t wanted;    // a row has too many records: all consumers meet
+    uint32_t done;      // warpgroups that are through with a segment, summed over segments
+    uint32_t finished;  // segments
+    RadixShared radix;
+  };
 };
-
-struct alignas(128) Control {
-  uint64_t keys_full[kRingStages];
-  uint64_t keys_empty[kRingStages];
-  uint64_t columns_full[kMostSlots];
-  uint64_t columns_empty[kMostSlots];
-  SegmentSlot slots[kMostSlots];
-  ScheduleShared schedule;
-  uint32_t wanted;    // a row has too many records: all consumers meet
-  uint32_t done;      // warpgroups that are through with a segment, summed over segments
-  uint32_t finished;  // segments
-  RadixShared radix;
-};
-
-/// The parts of shared memory; how many tiles and columns there are depends on the call.
-template <class C>
-struct Memory {
-  KeyRing ring;
-  uint8_t* columns;  // (slots, columns, D) 128B swizzle
-  float* weights;    // (slots, column tiles, 4, kClassStride)
-  Control* control;
-  int column_bytes;  // of a slot
-  int weight_floats;
-  int slots;
-
-  static __host__ __device__ int bytes(int slots, int tiles) {
-    return kRingStages * kTokenTile * (128 + 4) + static_cast<int>(sizeof(Control)) +
-           slots * tiles * (C::T::kBytes + C::T::kWeightFloats * 4);
-  }
-  __device__ Memory(const ScanParams& params, uint8_t* base) {
-    const int tiles = refine::column_tiles<typename C::T>(params.step.next_n);
-    slots = params.slots;
-    column_bytes = tiles * C::T::kBytes;
-    weight_floats = tiles * C::T::kWeightFloats;
-    ring.keys = base;
-    columns = ring.keys + kRingStages * kTokenTile * 128;
-    control = reinterpret_cast<Control*>(columns + slots * column_bytes);
-    ring.scales = reinterpret_cast<float*>(control + 1);
-    weights = ring.scales + kRingStages * kTokenTile;
-    ring.full = control->keys_full;
-    ring.empty = control->keys_empty;
-  }
-};
-static_assert(sizeof(Control) % 128 == 0, "scales follow it, which the copy engine writes");
-
-/// Which slot a role is at.
-struct SlotPlace {
-  int slot = 0;
-  uint32_t phase = 0;
-  uint32_t number = 0;  // segments before
-  __device__ __forceinline__ void advance(int slots) {
-    ++number;
-    if (++slot < slots) return;
-    slot = 0;
-    phase ^= 1;
-  }
-};
-
-template <class C>
-__device__ void prepare_columns(const ScanParams& params, const Memory<C>& memory,
-                                SegmentWalk walk) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  SlotPlace place;
-  Segment segment{};
-  bool waited = false;
-  for (;;) {
-    const bool more = walk.next(params.step, segment);
-    SegmentSlot& slot = memory.control->slots[place.slot];
-    gpu::barrier_wait(memory.control->columns_empty + place.slot, place.phase ^ 1);
-    if (more) {
-      refine::load_columns<typename C::T>(
-          params.step, segment.request, memory.columns + place.slot * memory.column_bytes,
-          memory.weights + place.slot * memory.weight_floats, lane, 32);
-      gpu::copy_async_commit();
-    }
-    if (!waited) gpu::grid_dependency_wait();
-    waited = true;
-    if (more) {
-      fill_slot(params, segment, slot);
-    } else if (lane == 0) {
-      slot.end = true;
-    }
-    gpu::copy_async_wait<0>();
-    gpu::fence_proxy_async();
-    gpu::barrier_arrive(memory.control->columns_full + place.slot);
-    if (!more) return;
-    place.advance(memory.slots);
-  }
-}
 
 /// Watches how many records come and raises the floors.
 template <class C>
@@ -129,7 +34,7 @@ __device__ void raise_floors(const ScanParams& params, const Memory<C>& memory) 
   constexpr uint32_t kWorthALook = 32;  // records
   constexpr unsigned kPauseNs = 100;
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  Control& control = *memory.control;
+  auto& control = *memory.control;
   for (SlotPlace place;; place.advance(memory.slots)) {
     gpu::barrier_wait(control.columns_full + place.slot, place.phase);
     SegmentSlot& slot = control.slots[place.slot];
@@ -155,13 +60,6 @@ __device__ void raise_floors(const ScanParams& params, const Memory<C>& memory) 
   }
 }
 
-/// What a consumer thread knows of a tile.
-struct Tile {
-  int first_token;
-  int lane_row;  // its keys: this one and the eighth after it
-  float scales[2];
-};
-
 template <class C>
 __device__ __forceinline__ void store_scores(const ScanParams& params, const SegmentSlot& slot,
                                              const Tile& tile,
@@ -183,7 +81,7 @@ __device__ __forceinline__ void store_scores(const ScanParams& params, const Seg
 
 /// Appends the records that the warp's lanes keep to their rows and counts them.
 template <class C>
-__device__ __forceinline__ void append(const ScanParams& params, Control& control,
+__device__ __forceinline__ void append(const ScanParams& params, typename C::Control& control,
                                        SegmentSlot& slot, int query, const bool (&keep)[2],
                                        const uint64_t (&records)[2]) {
   constexpr int kClasses = C::T::Share::kClasses;
@@ -218,7 +116,7 @@ __device__ __forceinline__ void append(const ScanParams& params, Control& contro
 }
 
 template <class C>
-__device__ __forceinline__ void keep_scores(const ScanParams& params, Control& control,
+__device__ __forceinline__ void keep_scores(const ScanParams& params, typename C::Control& control,
                                             SegmentSlot& slot, const Tile& tile,
                                             const float (&scores)[C::T::kQueries][2],
                                             int first_query) {
@@ -253,7 +151,8 @@ __device__ __forceinline__ void keep_scores(const ScanParams& params, Control& c
 /// All consumers meet; where a row has too many records it is reduced.
 /// Returns how many warpgroups are through with their segments.
 template <class C>
-__device__ uint32_t meet(const ScanParams& params, Control& control, SegmentSlot& slot) {
+__device__ uint32_t meet(const ScanParams& params, typename C::Control& control,
+                         SegmentSlot& slot) {
   ScanTeam::sync();
   const uint32_t wanted = read_volatile(control.wanted);
   const uint32_t done = read_volatile(control.done);
@@ -285,49 +184,10 @@ __device__ void close_segment(const ScanParams& params, const SegmentSlot& slot)
 }
 
 template <class C>
-__device__ __forceinline__ void score_tile(const ScanParams& params, const Memory<C>& memory,
-                                           SegmentSlot& slot, int slot_number, int stage,
-                                           Tile& tile) {
-  using T = typename C::T;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int c = thread & 3;
-  const int tiles = refine::column_tiles<T>(params.step.next_n);
-  const uint64_t keys = gpu::matrix_descriptor(memory.ring.tile(stage));
-  const uint8_t* const columns = memory.columns + slot_number * memory.column_bytes;
-  const float* const weight_rows = memory.weights + slot_number * memory.weight_floats;
-  for (int column_tile = 0; column_tile < tiles; ++column_tile) {
-    float products[T::kProducts];
-    refine::start_products(products, keys,
-                           gpu::matrix_descriptor(columns + column_tile * T::kBytes));
-    if (column_tile == 0) {
-      const float* const scales = memory.ring.tile_scales(stage);
-      tile.scales[0] = scales[tile.lane_row];
-      tile.scales[1] = scales[tile.lane_row + 8];
-    }
-    refine::finish_products(products);
-    if (column_tile == tiles - 1) {
-      __syncwarp();
-      if ((thread & 31) == 0) gpu::barrier_arrive(memory.ring.empty + stage);
-    }
-    float weights[T::kWeights];
-    refine::read_class_weights(
-        weight_rows + column_tile * T::kWeightFloats + c * refine::kClassStride, weights);
-    float scores[T::kQueries][2];
-    T::Chain::scores(products, weights, tile.scales, scores);
-    if constexpr (C::kSink == ScanSink::kStore) {
-      store_scores<C>(params, slot, tile, scores, column_tile * T::kQueries);
-    } else {
-      keep_scores<C>(params, *memory.control, slot, tile, scores, column_tile * T::kQueries);
-    }
-    __syncwarp();
-  }
-}
-
-template <class C>
 __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
   const int thread = static_cast<int>(threadIdx.x);
   const int team = __shfl_sync(0xffffffffu, thread / 128, 0);
-  Control& control = *memory.control;
+  auto& control = *memory.control;
   RingPlace ring;
   ring.advance(team);
   int turn = team;  // tiles until this warpgroup's next one
@@ -337,11 +197,18 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
     if (slot.end) return;
     const int end = slot.segment.end;
     int tile_number = slot.segment.first + turn;
-    for (; tile_number < end; tile_number += C::kTeams) {
+    for (; tile_number < end; tile_number += kTeams) {
       gpu::barrier_wait(memory.ring.full + ring.stage, ring.phase);
-      Tile tile{tile_number * kTokenTile, thread % 128 / 32 * 16 + (thread & 31) / 4, {}};
-      score_tile<C>(params, memory, slot, place.slot, ring.stage, tile);
-      ring.advance(C::kTeams);
+      Tile tile(tile_number);
+      score_tile<C>(params, memory, place.slot, ring.stage, tile,
+                    [&](const float(&scores)[C::T::kQueries][2], int first_query) {
+                      if constexpr (C::kSink == ScanSink::kStore) {
+                        store_scores<C>(params, slot, tile, scores, first_query);
+                      } else {
+                        keep_scores<C>(params, control, slot, tile, scores, first_query);
+                      }
+                    });
+      ring.advance(kTeams);
       if constexpr (C::kSink == ScanSink::kRecord) {
         const bool wanted = read_volatile(control.wanted) != 0;
         if (gpu::named_barrier_or(kTeamBarrier + team, 128, wanted)) {
@@ -352,7 +219,7 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
     turn = tile_number - end;
     if constexpr (C::kSink == ScanSink::kRecord) {
       if (thread % 128 == 0) atomicAdd(&control.done, 1u);
-      while (meet<C>(params, control, slot) != C::kTeams * (place.number + 1)) {
+      while (meet<C>(params, control, slot) != kTeams * (place.number + 1)) {
       }
       filter_segment(params, control.radix, slot);
       close_segment<C>(params, slot);
@@ -363,47 +230,28 @@ __device__ void consume(const ScanParams& params, const Memory<C>& memory) {
   }
 }
 
-/// Barriers, one per thread; the whole CTA is synchronised before anybody uses them.
 template <class C>
-__device__ void set_up(const ScanParams& params, Control& control) {
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kRingStages) {
-    gpu::barrier_init(&control.keys_full[thread], C::Producer::kArrivals);
-    gpu::barrier_init(&control.keys_empty[thread], 4);
-  }
-  if (thread < params.slots) {
-    gpu::barrier_init(&control.columns_full[thread], 32);
-    gpu::barrier_init(&control.columns_empty[thread], C::kEmptyArrivals);
-  }
-  if (thread < kRingStages) gpu::fence_barrier_init();
-  if (thread == 0) {
-    control.wanted = 0;
-    control.done = 0;
-    control.finished = 0;
-  }
-  if (thread == kScanThreads && params.mapped) {
-    gpu::prefetch_map(&params.page_keys);
-    gpu::prefetch_map(&params.page_scales);
-  }
-}
-
-template <class C>
-__global__ void __launch_bounds__(C::kThreads, 1)
+__global__ void __launch_bounds__(kRoleThreads, 1)
     paged_scan_sm90_e4m3_kernel(const __grid_constant__ ScanParams params) {
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   const Memory<C> memory(params, shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   gpu::grid_launch_dependents();
-  set_up<C>(params, *memory.control);
-  const SegmentWalk walk = find_share<C::kThreads>(params.step, memory.control->schedule);
+  set_up_roles<C>(params, *memory.control);
+  if (thread == 0) {
+    memory.control->wanted = 0;
+    memory.control->done = 0;
+    memory.control->finished = 0;
+  }
+  const SegmentWalk walk = find_share<kRoleThreads>(params.step, memory.control->schedule);
   if (thread < kScanThreads) {
     consume<C>(params, memory);
     return;
   }
   const int warp = __shfl_sync(0xffffffffu, (thread - kScanThreads) / 32, 0);
-  if (warp == C::kColumnWarp) {
+  if (warp == kColumnWarp) {
     prepare_columns<C>(params, memory, walk);
-  } else if (warp == C::kFloorWarp) {
+  } else if (warp == kSpareWarp) {
     raise_floors<C>(params, memory);
   } else if (warp < C::Producer::kWarps) {
     C::Producer::run(params, memory.ring, walk, warp);
@@ -424,7 +272,7 @@ cudaError_t launch_config(ScanParams params, int multiprocessors, cudaStream_t s
   if (status != cudaSuccess) return status;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(multiprocessors < kMostScanCtas ? multiprocessors : kMostScanCtas);
-  config.blockDim = dim3(C::kThreads);
+  config.blockDim = dim3(kRoleThreads);
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
   cudaLaunchAttribute attribute{};

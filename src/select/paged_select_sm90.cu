@@ -5,8 +5,8 @@
 #include "select/paged_select_sm90.cuh"
 
 #include "gpu/ptx_paged_sm90.cuh"
-#include "select/finish_sm90.cuh"
 #include "select/id_sort_sm90.cuh"
+#include "select/paged_form_sm90.cuh"
 #include "select/paged_schedule_sm90.cuh"
 
 namespace dosa::select {
@@ -250,14 +250,6 @@ __device__ int select_records(const PagedSelectParams& params, SharedStorage& sh
   return select_streaming<C>(params, shared, pool, b, t, ctas, total);
 }
 
-/// The form of a row of request b: tables and offsets of its own.
-__device__ __forceinline__ OutputForm form_of(const OutputForm& form, int b) {
-  OutputForm own = form;
-  if (form.table != nullptr) own.table = form.table + b * form.table_stride;
-  own.table_stride = 0;
-  return own;
-}
-
 /// The end of the pool's buffer, which is free once its records have been selected.
 template <class C>
 __device__ __forceinline__ uint32_t* id_bins(const Pool& pool) {
@@ -272,17 +264,11 @@ __device__ void answer_row(const PagedSelectParams& params, SharedStorage& share
   const int t = row % step.next_n;
   const int2 ctas = params.found.ctas[b];  // of no meaning where nothing was scanned
   const int length = numeric::row_length(step, b, t);
-  const OutputForm form = form_of(params.form, b);
   if (numeric::is_short(step, length)) {
-    for (int i = static_cast<int>(threadIdx.x); i < form.topk; i += C::kThreads) {
-      const int32_t index = i < length ? map_index(form, row, 0, i) : -1;
-      form.indices[row * form.indices_stride + i] = index;
-      if (form.scores != nullptr) {
-        form.scores[row * form.scores_stride + i] = __int_as_float(0x7fffffff);
-      }
-    }
+    write_short_row(params.form, b, row, length, static_cast<int>(threadIdx.x), C::kThreads);
     return;
   }
+  const OutputForm form = form_of(params.form, b);
   const int kept = select_records<C>(params, shared, pool, b, t, ctas);
   if (form.by_score) {
     write_by_score<C::kThreads>(form, row, 0, pool.sorted, kept);
@@ -303,8 +289,7 @@ __device__ void write_state(const PagedSelectParams& params, SharedStorage& shar
   const int length = t >= 0 ? numeric::row_length(step, b, t) : 0;
   const int thread = static_cast<int>(threadIdx.x);
   if (numeric::is_short(step, length)) {
-    for (int i = thread; i < length; i += C::kThreads) state[1 + i] = static_cast<uint32_t>(i);
-    if (thread == 0) state[0] = static_cast<uint32_t>(length);
+    write_short_state(state, length, thread, C::kThreads);
     return;
   }
   const int kept = select_records<C>(params, shared, pool, b, t, params.found.ctas[b]);

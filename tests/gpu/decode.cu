@@ -8,8 +8,10 @@
 namespace dosa::testing {
 namespace {
 
-/// A step from the empty state, from the state that it left, from one made of random words, without
-/// states and in the mode that does not use them: the same bytes each time.
+/// Two ways lead to an answer: scores that stay in shared memory, which small steps take unless the
+/// mode is full, and records above a threshold. Both from the empty state, from the state that was
+/// left, from one made of random words, without states, and again by each other's states: the same
+/// bytes each time.
 void check_step(const std::string& name, const PagedCase& paged, unsigned seed) {
   const PagedAnswer wanted = expected_answer(paged);
   PagedDevice device(paged);
@@ -26,8 +28,15 @@ void check_step(const std::string& name, const PagedCase& paged, unsigned seed) 
   compare(name + ", random state", paged.spec, device.run(), wanted);
   device.options.mode = DOSA_MODE_BASE;
   compare(name + ", base", paged.spec, device.run(), wanted);
-  device.options.mode = DOSA_MODE_AUTO;
+  device.options.mode = DOSA_MODE_FULL;
+  compare(name + ", records", paged.spec, device.run(), wanted);
+  compare(name + ", records, own state", paged.spec, device.run(), wanted);
+  DOSA_CUDA(
+      cudaMemcpy(device.states.get(), garbage.data(), garbage.size() * 4, cudaMemcpyHostToDevice));
+  compare(name + ", records, random state", paged.spec, device.run(), wanted);
   device.problem.witnesses = nullptr;
+  compare(name + ", records, no states", paged.spec, device.run(), wanted);
+  device.options.mode = DOSA_MODE_AUTO;
   compare(name + ", no states", paged.spec, device.run(), wanted);
 }
 
@@ -154,7 +163,7 @@ void check_sequence() {
   }
 }
 
-/// One request that is shared by all CTAs, and many that are not.
+/// One request that is shared by all CTAs, and many that are not; more than one round takes.
 void check_sizes() {
   PagedSpec one;
   one.batch = 1;
@@ -167,6 +176,14 @@ void check_sizes() {
   many.topk = 16;
   many.tokens = 333;
   check_real("many requests", many, 81);
+  for (const int next_n : {1, 3}) {
+    PagedSpec rounds;
+    rounds.batch = next_n == 1 ? 200 : 65;
+    rounds.next_n = next_n;
+    rounds.topk = 100;
+    rounds.tokens = 3000;
+    check_real("rounds", rounds, 83 + next_n);
+  }
   PagedSpec none;
   none.batch = 1;
   const PagedCase paged(none, make_keys(none, 82), 82);
