@@ -134,6 +134,8 @@ class Measurement {
     overlap();
     contend("useless", [&](int step, int layer) { ours(Memory::kUseless, step, layer); });
     contend("none", [&](int step, int layer) { ours(Memory::kNone, step, layer); });
+    contend("records",
+            [&](int step, int layer) { ours(Memory::kOwn, step, layer, DOSA_MODE_FULL); });
     contend(
         "scores", [&](int step, int layer) { dense(step, layer); }, false);
     if (peer_.scores != nullptr) {
@@ -224,7 +226,7 @@ class Measurement {
     return problem;
   }
 
-  void ours(Memory memory, int step, int layer) {
+  void ours(Memory memory, int step, int layer, int mode = DOSA_MODE_AUTO) {
     dosa_paged_problem call = problem(step, layer);
     const int64_t words = static_cast<int64_t>(state_bytes_ / 4) * arguments_.batch;
     if (memory == Memory::kOwn) call.witnesses = own_ + layer * words;
@@ -233,6 +235,7 @@ class Measurement {
     }
     dosa_options options;
     require(dosa_cuda_options_init(&options, sizeof options));
+    options.mode = mode;
     size_t bytes = 0;
     require(dosa_cuda_paged_workspace_bytes(&call, &options, &bytes));
     if (workspace_ == nullptr) {

@@ -142,8 +142,6 @@ class Replay {
     output.struct_size = sizeof output;
     output.indices = found_;
     output.indices_stride = arguments_.topk;
-    DOSA_CUDA(cudaMemsetAsync(found_, 0xa5, static_cast<size_t>(arguments_.topk) * 4));
-    require(dosa_cuda_paged_topk(&problem, &options, &output, workspace_, bytes, nullptr));
     require(dosa_cuda_paged_scores(&problem, scores_, arguments_.keys, nullptr));
     numeric::RowState rows{};
     rows.windows = windows_ + step;
@@ -155,10 +153,18 @@ class Replay {
     form.topk = arguments_.topk;
     DOSA_CUDA(select::launch_select_scores_sm90(rows, scores_, arguments_.keys, form, nullptr));
     constexpr int kThreads = 256;
-    const int32_t* const before = step > 0 ? wanted_ + (step + 1) % 2 * arguments_.topk : nullptr;
-    compare<<<static_cast<unsigned>((arguments_.topk + kThreads - 1) / kThreads), kThreads>>>(
-        found_, form.indices, before, arguments_.topk, counts_);
-    DOSA_CUDA(cudaGetLastError());
+    // The way that the shape suggests, then by records above a threshold, with the state of the
+    // first.
+    const int32_t* before = step > 0 ? wanted_ + (step + 1) % 2 * arguments_.topk : nullptr;
+    for (const int mode : {DOSA_MODE_AUTO, DOSA_MODE_FULL}) {
+      options.mode = mode;
+      DOSA_CUDA(cudaMemsetAsync(found_, 0xa5, static_cast<size_t>(arguments_.topk) * 4));
+      require(dosa_cuda_paged_topk(&problem, &options, &output, workspace_, bytes, nullptr));
+      compare<<<static_cast<unsigned>((arguments_.topk + kThreads - 1) / kThreads), kThreads>>>(
+          found_, form.indices, before, arguments_.topk, counts_);
+      DOSA_CUDA(cudaGetLastError());
+      before = nullptr;
+    }
   }
 
   void write_json(unsigned long long different, double shared) const {
