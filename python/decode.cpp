@@ -58,23 +58,11 @@ void run_plain(Body body) {
 void paged_gather(const HostCache& cache, nb::handle block_table, nb::handle cu_seq_lens,
                   nb::handle k, nb::handle k_scale, std::int64_t num_keys, std::int64_t threads) {
   Inputs inputs;
-  dosa_paged_gather_problem problem{};
-  std::int64_t dense = 0;
-  problem.struct_size = sizeof problem;
-  problem.cache = &cache.get();
-  std::int64_t batch = -1;
-  problem.block_table_blocks = -1;  // any
-  problem.block_table = inputs.read<std::int32_t, 2>(
-      "block_table", block_table, Element::kInt32, {"B", "blocks"},
-      {&batch, &problem.block_table_blocks}, problem.block_table_stride);
-  problem.batch = batch;
-  std::int64_t ends = batch + 1;
-  problem.cu_seq_lens = inputs.read<std::int32_t, 1>("cu_seq_lens", cu_seq_lens, Element::kInt32,
-                                                     {"B + 1"}, {&ends}, dense);
+  dosa_paged_gather_problem problem =
+      read_gather(inputs, cache, block_table, cu_seq_lens, num_keys);
   const Target<std::uint8_t, 2> codes("k", k, Element::kCode, {"N", "D"},
                                       {num_keys, cache.get().head_dim});
   const Target<float, 1> scales("k_scale", k_scale, Element::kFloat32, {"N"}, {num_keys});
-  problem.num_keys = num_keys;
   problem.k = codes.data();
   problem.k_stride = cache.get().head_dim;
   problem.k_scale = scales.data();
@@ -85,18 +73,7 @@ void paged_gather(const HostCache& cache, nb::handle block_table, nb::handle cu_
 void paged_insert(const HostCache& cache, nb::handle k, nb::handle slot_mapping,
                   std::int64_t scale_format, std::int64_t threads) {
   Inputs inputs;
-  dosa_paged_insert_problem problem{};
-  std::int64_t dense = 0;
-  std::int64_t tokens = -1;
-  std::int64_t dim = cache.get().head_dim;
-  problem.struct_size = sizeof problem;
-  problem.cache = &cache.get();
-  problem.k = inputs.read<std::uint16_t, 2>("k", k, Element::kBfloat16, {"T", "D"}, {&tokens, &dim},
-                                            problem.k_stride);
-  problem.slot_mapping = inputs.read<std::int64_t, 1>("slot_mapping", slot_mapping, Element::kInt64,
-                                                      {"T"}, {&tokens}, dense);
-  problem.num_tokens = tokens;
-  problem.scale_format = narrow("scale_format", scale_format);
+  dosa_paged_insert_problem problem = read_insert(inputs, cache, k, slot_mapping, scale_format);
   problem.threads = narrow("threads", threads);
   run_plain([&] { return dosa_paged_insert(&problem); });
 }

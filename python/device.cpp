@@ -2,9 +2,11 @@
 // The calls of dosa_cuda.h. Work is enqueued on the caller's stream; nothing is copied or awaited.
 #include <dosa/dosa_cuda.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "device_call.hpp"
@@ -24,23 +26,73 @@ std::size_t workspace_bytes(const DeviceProblem& problem, const Options& options
   return needed;
 }
 
+/// The structure that a call fills on the device, as bytes of its own; none is a null pointer.
+template <typename Type>
+Type* counts(DeviceArrays& arrays, const char* name, nb::handle object, std::int64_t number) {
+  std::int64_t stride = 0;
+  auto* memory = arrays.write<std::uint8_t, 2>(name, object, Element::kCode, {"rows", "bytes"},
+                                               {number, sizeof(Type)}, stride);
+  return reinterpret_cast<Type*>(memory);
+}
+
 void topk(const DeviceProblem& problem, const Options& options, nb::handle indices,
-          nb::handle scores, nb::handle workspace, std::uintptr_t stream) {
+          nb::handle scores, nb::handle rows, nb::handle stats, nb::handle workspace,
+          std::uintptr_t stream) {
   DeviceArrays arrays = problem.source();
   const std::int64_t num_queries = problem.get().num_queries;
-  const std::int64_t kept = problem.get().topk;
   const dosa_options call = device_options(options);
-  dosa_output output{};
-  output.struct_size = sizeof output;
-  output.indices = arrays.write<std::int32_t, 2>("indices", indices, Element::kInt32, {"Q", "K"},
-                                                 {num_queries, kept}, output.indices_stride);
-  output.scores = arrays.write<float, 2>("scores", scores, Element::kFloat32, {"Q", "K"},
-                                         {num_queries, kept}, output.scores_stride);
+  dosa_output output =
+      selection_output(arrays, indices, scores, "Q", {num_queries, problem.get().topk});
+  output.rows = counts<dosa_row_stats>(arrays, "rows", rows, num_queries);
+  output.stats = counts<dosa_stats>(arrays, "stats", stats, 1);
   const Scratch scratch(arrays, workspace);
   enqueue(arrays.device(), [&] {
     return dosa_cuda_topk(&problem.get(), &call, &output, scratch.data, scratch.bytes,
                           stream_of(stream));
   });
+}
+
+/// The counts that a call has left in `bytes`.
+nb::dict read_stats(const nb::bytes& bytes) {
+  dosa_stats stats{};
+  if (bytes.size() != sizeof stats) {
+    throw Refusal(Refusal::Kind::kValue, "stats", std::to_string(bytes.size()) + " bytes",
+                  std::to_string(sizeof stats));
+  }
+  std::memcpy(&stats, bytes.c_str(), sizeof stats);
+  return stats_dict(stats);
+}
+
+/// Returns (message, report); the message is empty where all was right.
+nb::tuple verify(const DeviceProblem& problem, const Options& options) {
+  const dosa_options call = device_options(options);
+  dosa_cuda_verification found{};
+  found.struct_size = sizeof found;
+  std::string message;
+  enqueue(problem.source().device(), [&] {
+    const dosa_status status = dosa_cuda_verify(&problem.get(), &call, &found);
+    if (status != DOSA_CERTIFICATE) return status;
+    message = dosa_last_error();
+    return DOSA_OK;
+  });
+  nb::dict dict;
+  dict["rows"] = found.rows;
+  dict["rows_different"] = found.rows_different;
+  dict["first_different"] = found.first_different;
+  dict["visible"] = found.visible;
+  dict["bounded"] = found.bounded;
+  dict["rejected"] = found.rejected;
+  dict["violations"] = found.violations;
+  dict["min_margin"] = found.min_margin;
+  dict["witness_row"] = found.witness_row;
+  dict["witness_key"] = found.witness_key;
+  dict["witness_bound"] = found.witness_bound;
+  dict["witness_score"] = found.witness_score;
+  dict["most_used"] = found.most_used;
+  dict["used_row"] = found.used_row;
+  dict["used_key"] = found.used_key;
+  dict["seconds"] = found.seconds;
+  return nb::make_tuple(message, dict);
 }
 
 void scores(const DeviceProblem& problem, const Options& options, std::int64_t row_begin,
@@ -76,7 +128,11 @@ void bind_device(nb::module_& module) {
   module.def("device_workspace_bytes", &workspace_bytes, nb::arg("problem"), nb::arg("options"),
              nb::arg("scores"));
   module.def("device_topk", &topk, nb::arg("problem"), nb::arg("options"), nb::arg("indices"),
-             nb::arg("scores").none(), nb::arg("workspace"), nb::arg("stream"));
+             nb::arg("scores").none(), nb::arg("rows").none(), nb::arg("stats").none(),
+             nb::arg("workspace"), nb::arg("stream"));
+  module.attr("STATS_BYTES") = sizeof(dosa_stats);
+  module.def("read_stats", &read_stats, nb::arg("bytes"));
+  module.def("device_verify", &verify, nb::arg("problem"), nb::arg("options"));
   module.def("device_scores", &scores, nb::arg("problem"), nb::arg("options"), nb::arg("row_begin"),
              nb::arg("row_end"), nb::arg("out"), nb::arg("workspace"), nb::arg("stream"));
   bind_device_decode(module);

@@ -5,6 +5,7 @@
 #include <dosa/dosa_cuda.h>
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,6 +52,19 @@ struct Scratch {
   std::uint8_t* data;
   std::size_t bytes;
 };
+
+/// Ids (rows, K), and scores where asked for, as a selection writes them; errors call the rows
+/// `letter`.
+inline dosa_output selection_output(DeviceArrays& arrays, nb::handle indices, nb::handle scores,
+                                    const char* letter, std::array<std::int64_t, 2> shape) {
+  dosa_output output{};
+  output.struct_size = sizeof output;
+  output.indices = arrays.write<std::int32_t, 2>("indices", indices, Element::kInt32, {letter, "K"},
+                                                 shape, output.indices_stride);
+  output.scores = arrays.write<float, 2>("scores", scores, Element::kFloat32, {letter, "K"}, shape,
+                                         output.scores_stride);
+  return output;
+}
 
 /// Adds the calls on paged caches to dosa._core.
 void bind_device_decode(nb::module_& module);

@@ -28,13 +28,8 @@ void paged_topk(const DeviceStep& step, const Options& options, nb::handle indic
   DeviceArrays arrays = step.source();
   const dosa_paged_problem problem = step.get();
   const dosa_options call = device_options(options);
-  dosa_output output{};
-  output.struct_size = sizeof output;
-  output.indices =
-      arrays.write<std::int32_t, 2>("indices", indices, Element::kInt32, {"rows", "K"},
-                                    {step.rows(), problem.topk}, output.indices_stride);
-  output.scores = arrays.write<float, 2>("scores", scores, Element::kFloat32, {"rows", "K"},
-                                         {step.rows(), problem.topk}, output.scores_stride);
+  const dosa_output output =
+      selection_output(arrays, indices, scores, "rows", {step.rows(), problem.topk});
   const Scratch scratch(arrays, workspace);
   enqueue(arrays.device(), [&] {
     return dosa_cuda_paged_topk(&problem, &call, &output, scratch.data, scratch.bytes,
@@ -56,20 +51,9 @@ void paged_scores(const DeviceStep& step, nb::handle out, std::uintptr_t stream)
 void paged_gather(const DeviceCache& cache, nb::handle block_table, nb::handle cu_seq_lens,
                   nb::handle k, nb::handle k_scale, std::int64_t num_keys, std::uintptr_t stream) {
   DeviceArrays arrays = cache.source();
-  dosa_paged_gather_problem problem{};
-  problem.struct_size = sizeof problem;
-  problem.cache = &cache.get();
-  std::int64_t batch = -1;
+  dosa_paged_gather_problem problem =
+      read_gather(arrays, cache, block_table, cu_seq_lens, num_keys);
   std::int64_t dense = 0;
-  problem.block_table_blocks = -1;  // any
-  problem.block_table = arrays.read<std::int32_t, 2>(
-      "block_table", block_table, Element::kInt32, {"B", "blocks"},
-      {&batch, &problem.block_table_blocks}, problem.block_table_stride);
-  problem.batch = batch;
-  std::int64_t ends = batch + 1;
-  problem.cu_seq_lens = arrays.read<std::int32_t, 1>("cu_seq_lens", cu_seq_lens, Element::kInt32,
-                                                     {"B + 1"}, {&ends}, dense);
-  problem.num_keys = num_keys;
   problem.k = arrays.write<std::uint8_t, 2>("k", k, Element::kCode, {"N", "D"},
                                             {num_keys, cache.get().head_dim}, problem.k_stride);
   problem.k_scale =
@@ -80,18 +64,8 @@ void paged_gather(const DeviceCache& cache, nb::handle block_table, nb::handle c
 void paged_insert(const DeviceCache& cache, nb::handle k, nb::handle slot_mapping,
                   std::int64_t scale_format, std::uintptr_t stream) {
   DeviceArrays arrays = cache.source();
-  dosa_paged_insert_problem problem{};
-  std::int64_t dense = 0;
-  std::int64_t tokens = -1;
-  std::int64_t dim = cache.get().head_dim;
-  problem.struct_size = sizeof problem;
-  problem.cache = &cache.get();
-  problem.k = arrays.read<std::uint16_t, 2>("k", k, Element::kBfloat16, {"T", "D"}, {&tokens, &dim},
-                                            problem.k_stride);
-  problem.slot_mapping = arrays.read<std::int64_t, 1>("slot_mapping", slot_mapping, Element::kInt64,
-                                                      {"T"}, {&tokens}, dense);
-  problem.num_tokens = tokens;
-  problem.scale_format = narrow("scale_format", scale_format);
+  const dosa_paged_insert_problem problem =
+      read_insert(arrays, cache, k, slot_mapping, scale_format);
   enqueue(arrays.device(), [&] { return dosa_cuda_paged_insert(&problem, stream_of(stream)); });
 }
 

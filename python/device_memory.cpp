@@ -78,6 +78,20 @@ void order_streams(std::uintptr_t earlier, std::uintptr_t later, int device) {
   check_cuda(status, "cudaStreamWaitEvent");
 }
 
+/// The bytes at an address of a device, once what is on `stream` now has been done.
+nb::bytes read(std::uintptr_t address, std::size_t count, std::uintptr_t stream, int device) {
+  std::vector<char> bytes(count);
+  {
+    const nb::gil_scoped_release release;
+    const DeviceGuard guard(device);
+    check_cuda(cudaMemcpyAsync(bytes.data(), reinterpret_cast<const void*>(address), count,
+                               cudaMemcpyDeviceToHost, stream_of(stream)),
+               "cudaMemcpyAsync");
+    check_cuda(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+  }
+  return {bytes.data(), bytes.size()};
+}
+
 /// The device of an address, or -1 where it is none of a device.
 int device_of_pointer(std::uintptr_t address) {
   cudaPointerAttributes found{};
@@ -111,6 +125,8 @@ void bind_device_memory(nb::module_& module) {
   module.def("device_allocate", &allocate, nb::arg("shape"), nb::arg("dtype"), nb::arg("device"),
              nb::arg("stream"));
   module.def("device_order_streams", &order_streams, nb::arg("earlier"), nb::arg("later"),
+             nb::arg("device"));
+  module.def("device_read", &read, nb::arg("address"), nb::arg("count"), nb::arg("stream"),
              nb::arg("device"));
   module.def("device_of_pointer", &device_of_pointer, nb::arg("address"));
 }

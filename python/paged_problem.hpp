@@ -169,6 +169,48 @@ class PagedProblem : private Source {
   dosa_paged_problem problem_{};
 };
 
+/// The table and the ends of requests whose keys are gathered from `cache`. Source is that of the
+/// arrays of the call; what is written and how is the caller's to add.
+template <typename Source, typename CacheSource>
+dosa_paged_gather_problem read_gather(Source& source, const Cache<CacheSource>& cache,
+                                      nb::handle block_table, nb::handle cu_seq_lens,
+                                      std::int64_t num_keys) {
+  dosa_paged_gather_problem problem{};
+  problem.struct_size = sizeof problem;
+  problem.cache = &cache.get();
+  std::int64_t batch = -1;
+  std::int64_t dense = 0;
+  problem.block_table_blocks = -1;  // any
+  problem.block_table = source.template read<std::int32_t, 2>(
+      "block_table", block_table, Element::kInt32, {"B", "blocks"},
+      {&batch, &problem.block_table_blocks}, problem.block_table_stride);
+  problem.batch = batch;
+  std::int64_t ends = batch + 1;
+  problem.cu_seq_lens = source.template read<std::int32_t, 1>(
+      "cu_seq_lens", cu_seq_lens, Element::kInt32, {"B + 1"}, {&ends}, dense);
+  problem.num_keys = num_keys;
+  return problem;
+}
+
+/// New keys and the slots that they go to.
+template <typename Source, typename CacheSource>
+dosa_paged_insert_problem read_insert(Source& source, const Cache<CacheSource>& cache, nb::handle k,
+                                      nb::handle slot_mapping, std::int64_t scale_format) {
+  dosa_paged_insert_problem problem{};
+  std::int64_t dense = 0;
+  std::int64_t tokens = -1;
+  std::int64_t dim = cache.get().head_dim;
+  problem.struct_size = sizeof problem;
+  problem.cache = &cache.get();
+  problem.k = source.template read<std::uint16_t, 2>("k", k, Element::kBfloat16, {"T", "D"},
+                                                     {&tokens, &dim}, problem.k_stride);
+  problem.slot_mapping = source.template read<std::int64_t, 1>(
+      "slot_mapping", slot_mapping, Element::kInt64, {"T"}, {&tokens}, dense);
+  problem.num_tokens = tokens;
+  problem.scale_format = narrow("scale_format", scale_format);
+  return problem;
+}
+
 /// Adds the classes of caches and decode steps to the module.
 template <typename Source>
 void bind_paged(nb::module_& module, const char* cache, const char* problem) {

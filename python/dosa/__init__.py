@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dosa._core import simd_target
 from dosa._core import version as _version
+from dosa._counts import Counts
 from dosa._decode import Witnesses, paged_gather, paged_insert, paged_topk
 from dosa._errors import (
     ArgumentError,
@@ -34,7 +35,7 @@ from dosa._options import Options
 from dosa._results import ROW_FIELDS, Stats, TopK
 
 if TYPE_CHECKING:
-    from dosa._reports import ROLES, Certificate, Verification
+    from dosa._reports import ROLES, Certificate, DeviceVerification, Verification
 
 __version__ = _version()
 
@@ -45,6 +46,8 @@ __all__ = [
     "ArgumentTypeError",
     "Certificate",
     "CertificateError",
+    "Counts",
+    "DeviceVerification",
     "Error",
     "FileError",
     "Indexer",
@@ -75,7 +78,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Reports are dataclasses, whose module takes longer to import than all of this package.
-    if name in ("ROLES", "Certificate", "Verification"):
+    if name in ("ROLES", "Certificate", "DeviceVerification", "Verification"):
         from dosa import _reports
 
         return getattr(_reports, name)

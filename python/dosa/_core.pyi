@@ -5,6 +5,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 ROW_STATS_BYTES: int
+STATS_BYTES: int
 HAS_DEVICE: bool
 
 def version() -> str: ...
@@ -158,9 +159,14 @@ def device_topk(
     options: Options,
     indices: object,
     scores: object,
+    rows: object,
+    stats: object,
     workspace: object,
     stream: int,
 ) -> None: ...
+def device_verify(problem: DeviceProblem, options: Options) -> tuple[str, dict[str, Any]]: ...
+def device_read(address: int, count: int, stream: int, device: int) -> bytes: ...
+def read_stats(bytes: bytes) -> dict[str, Any]: ...
 def device_scores(
     problem: DeviceProblem,
     options: Options,

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dosa import _core
 from dosa._arrays import Element
 from dosa._errors import ArgumentTypeError, UnsupportedError
 from dosa._libraries import Library, describe, library_of
 from dosa._results import TopK
+
+if TYPE_CHECKING:
+    from dosa._counts import Counts
+    from dosa._reports import DeviceVerification
 
 _ELEMENTS: dict[str, Element] = {
     "q": "code",
@@ -21,6 +25,33 @@ _ELEMENTS: dict[str, Element] = {
     "index_offset": "int32",
     "page_table": "int32",
 }
+
+
+class Selected:
+    """The arrays that a selection writes: the caller's, or new ones."""
+
+    def __init__(
+        self, library: Library, shape: tuple[int, int], out: tuple[object, object], scores: bool
+    ) -> None:
+        self._library, self._out = library, out
+        self._indices = library.empty(shape, "int32") if out[0] is None else out[0]
+        wanted = out[1] is None and scores
+        self._values = library.empty(shape, "float32") if wanted else out[1]
+
+    def described(self) -> tuple[Any, Any]:
+        """Return ids and scores as the extension takes them."""
+        return (
+            describe("indices", self._indices, "int32", self._library),
+            describe("scores", self._values, "float32", self._library),
+        )
+
+    def result(self) -> TopK[Any]:
+        """Return them as the caller gets them."""
+        found = [
+            array if array is None or array is given else self._library.finish(array)
+            for array, given in zip((self._indices, self._values), self._out, strict=True)
+        ]
+        return TopK(found[0], found[1], None, None)
 
 
 class Workspaces:
@@ -91,28 +122,37 @@ def topk(
     topk: int,
     page_size: int,
     scores: bool,
+    counts: Counts | None,
     out: tuple[object, object],
 ) -> TopK[Any]:
     """Enqueue a selection; arrays are the inputs of `dosa.topk` and its arrays of mapping."""
     library = library_of(arrays[0])
     problem = _problem(library, arrays, topk, page_size)
     needed = _core.device_workspace_bytes(problem, options, False)
-    shape = (problem.num_queries, topk)
-    indices = library.empty(shape, "int32") if out[0] is None else out[0]
-    values = library.empty(shape, "float32") if out[1] is None and scores else out[1]
+    selected = Selected(library, (problem.num_queries, topk), out, scores)
+    described = (None, None) if counts is None else counts.allocate(library, problem.num_queries)
     _core.device_topk(
         problem,
         options,
-        describe("indices", indices, "int32", library),
-        describe("scores", values, "float32", library),
+        *selected.described(),
+        *described,
         describe("workspace", workspaces.take(library, needed), "code", library),
         library.stream,
     )
-    found = [
-        array if array is None or array is given else library.finish(array)
-        for array, given in zip((indices, values), out, strict=True)
-    ]
-    return TopK(found[0], found[1], None, None)
+    return selected.result()
+
+
+def verify(
+    options: _core.Options, arrays: tuple[object, ...], topk: int
+) -> tuple[str, DeviceVerification]:
+    """Audit a call, and wait for it; arrays are the inputs of `dosa.verify`."""
+    from dosa._reports import DeviceVerification
+
+    library = library_of(arrays[0])
+    problem = _problem(library, (*arrays, None, None), topk, 1)
+    _core.device_order_streams(library.stream, 0, library.device)  # where the audit works
+    message, report = _core.device_verify(problem, options)
+    return message, DeviceVerification(**report)
 
 
 def scores(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dosa import _core
-from dosa._device import Workspaces
+from dosa._device import Selected, Workspaces
 from dosa._libraries import Library, describe, library_of
 from dosa._results import TopK
 
@@ -62,23 +62,15 @@ def topk(
     library = library_of(arrays[0])
     problem = _problem(library, arrays, topk, step, numbers)
     needed = _core.device_paged_workspace_bytes(problem, options)
-    shape = (problem.num_rows, topk)
-    scores = step.get("scores", False)
-    indices = library.empty(shape, "int32") if out[0] is None else out[0]
-    values = library.empty(shape, "float32") if out[1] is None and scores else out[1]
+    selected = Selected(library, (problem.num_rows, topk), out, step.get("scores", False))
     _core.device_paged_topk(
         problem,
         options,
-        describe("indices", indices, "int32", library),
-        describe("scores", values, "float32", library),
+        *selected.described(),
         describe("workspace", workspaces.take(library, needed), "code", library),
         library.stream,
     )
-    found = [
-        array if array is None or array is given else library.finish(array)
-        for array, given in zip((indices, values), out, strict=True)
-    ]
-    return TopK(found[0], found[1], None, None)
+    return selected.result()
 
 
 def scores(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dosa._reports import Verification
+    from dosa._reports import DeviceVerification, Verification
 
 
 class Error(Exception):
@@ -48,8 +48,8 @@ class CertificateError(Error):
 
     Attributes
     ----------
-    verification : Verification or None
+    verification : Verification, DeviceVerification or None
         The whole report, with the witness; None where another call than `verify` found it.
     """
 
-    verification: Verification | None = None
+    verification: Verification | DeviceVerification | None = None

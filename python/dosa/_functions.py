@@ -13,7 +13,8 @@ from dosa._results import TopK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dosa._reports import Certificate, Verification
+    from dosa._counts import Counts
+    from dosa._reports import Certificate, DeviceVerification, Verification
 
 
 @overload
@@ -52,6 +53,7 @@ def topk(
     topk: int = 2048,
     *,
     scores: bool = False,
+    counts: Counts | None = None,
     index_offset: SupportsDLPack | None = None,
     page_table: SupportsDLPack | None = None,
     page_size: int = 1,
@@ -84,6 +86,8 @@ def topk(
         K, 1 to 8192 (4096 on a device); may exceed N.
     scores : bool
         Return the scores too; forced keys score +Inf.
+    counts : Counts, optional
+        Takes what the call counts: the way to know it of a call on a device.
     out : (Q, K) int32, or a pair of it and (Q, K) float32, optional
         Arrays of the caller's for ids and scores. They share memory with no other array.
     index_offset : (Q,) int32, contiguous
@@ -125,7 +129,7 @@ def topk(
     -------
     TopK
         indices (Q, K) int32, scores (Q, K) float32 or None, stats, rows. Arrays are of the library
-        and on the device of `q`; on a device stats and rows are None, as nothing waits for it.
+        and on the device of `q`; on a device stats and rows are None: `counts` has them.
 
     Raises
     ------
@@ -167,6 +171,7 @@ def topk(
         k_end,
         topk,
         scores=scores,
+        counts=counts,
         index_offset=index_offset,
         page_table=page_table,
         page_size=page_size,
@@ -218,7 +223,7 @@ def verify(
     k_end: SupportsDLPack | None = None,
     topk: int = 2048,
     **options: Unpack[Options],
-) -> Verification:
+) -> Verification | DeviceVerification:
     """Compare with every key scored, and audit every rejected key against its exact score.
 
     Takes much longer than `dosa.topk`: nothing is left out.
@@ -230,8 +235,9 @@ def verify(
 
     Returns
     -------
-    Verification
-        The report of a run in which all was right.
+    Verification, or DeviceVerification where `q` is on a device
+        The report of a run in which all was right. On a device every bound is compared, not only
+        those that reject, in device memory of up to 4 GiB; the call waits.
 
     Raises
     ------

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from dosa import _core, _device
 from dosa._arrays import SupportsDLPack, empty, is_tensor, view
+from dosa._counts import Counts
 from dosa._decode import StepOptions, run_step
-from dosa._errors import ArgumentError, CertificateError
+from dosa._errors import ArgumentError, ArgumentTypeError, CertificateError
 from dosa._libraries import on_device
 from dosa._options import Options, check_rows, int32, parse
 from dosa._results import ROW_FIELDS, Stats, TopK
@@ -16,7 +17,7 @@ from dosa._results import ROW_FIELDS, Stats, TopK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dosa._reports import Certificate, Verification
+    from dosa._reports import Certificate, DeviceVerification, Verification
 
 MAX_TOPK = 8192
 
@@ -25,6 +26,7 @@ class Mapping(TypedDict, total=False):
     """Keyword arguments of one call: what is returned, and how ids are mapped."""
 
     scores: bool
+    counts: Counts | None
     index_offset: SupportsDLPack | None
     page_table: SupportsDLPack | None
     page_size: int
@@ -155,6 +157,7 @@ class Indexer:
         topk: int = 2048,
         *,
         scores: bool = False,
+        counts: Counts | None = None,
         index_offset: SupportsDLPack | None = None,
         page_table: SupportsDLPack | None = None,
         page_size: int = 1,
@@ -162,13 +165,15 @@ class Indexer:
     ) -> TopK[Any]:
         """Return the K best keys of every query; arguments and results as for `dosa.topk`."""
         _check_mapping(self._options, index_offset, page_table)
+        if counts is not None and not isinstance(counts, Counts):
+            raise ArgumentTypeError.of("counts", type(counts).__name__, "dosa.Counts or None")
         given = _device.given_outputs(out)
         if on_device(q):
             _device.refuse_progress(self._progress)
             arrays = (q, k, k_scale, weights, k_start, k_end, index_offset, page_table)
             page_size, topk = int32("page_size", page_size), int32("topk", topk)
             return _device.topk(
-                self._options, self._on_devices, arrays, topk, page_size, scores, given
+                self._options, self._on_devices, arrays, topk, page_size, scores, counts, given
             )
         problem = _problem(
             q, k, k_scale, weights, k_start, k_end, topk, index_offset, page_table, page_size
@@ -180,7 +185,7 @@ class Indexer:
         indices = empty(shape, "int32", like) if given[0] is None else given[0]
         values = empty(shape, "float32", like) if scores and given[1] is None else given[1]
         raw = empty((problem.num_queries, _core.ROW_STATS_BYTES), "uint8", None)
-        stats = _core.topk(
+        found = _core.topk(
             problem,
             self._options,
             self._workspace,
@@ -190,7 +195,10 @@ class Indexer:
             self._progress,
         )
         rows = raw.view(list(ROW_FIELDS)).reshape(-1)
-        return TopK(indices, values, Stats(**stats), rows)
+        stats = Stats(**found)
+        if counts is not None:
+            counts.take(stats, rows)
+        return TopK(indices, values, stats, rows)
 
     def paged_topk(
         self,
@@ -241,13 +249,19 @@ class Indexer:
         k_start: SupportsDLPack | None = None,
         k_end: SupportsDLPack | None = None,
         topk: int = 2048,
-    ) -> Verification:
+    ) -> Verification | DeviceVerification:
         """Audit a call; arguments, results and errors as for `dosa.verify`."""
         from dosa._reports import Verification
 
-        problem = _problem(q, k, k_scale, weights, k_start, k_end, topk)
-        message, report, stats = _core.verify(problem, self._options, self._progress)
-        verification = Verification(**report, stats=Stats(**stats))
+        verification: Verification | DeviceVerification
+        if on_device(q):
+            _device.refuse_progress(self._progress)
+            arrays = (q, k, k_scale, weights, k_start, k_end)
+            message, verification = _device.verify(self._options, arrays, int32("topk", topk))
+        else:
+            problem = _problem(q, k, k_scale, weights, k_start, k_end, topk)
+            message, report, stats = _core.verify(problem, self._options, self._progress)
+            verification = Verification(**report, stats=Stats(**stats))
         if message:
             error = CertificateError(message)
             error.verification = verification

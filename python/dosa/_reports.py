@@ -43,6 +43,44 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceVerification:
+    """What an audited run on a device found: the bounds of all pairs, and the answers."""
+
+    rows: int
+    """Q."""
+    rows_different: int
+    """Rows whose ids or scores differ from those of every key scored."""
+    first_different: int
+    """The first such row, or -1."""
+    visible: int
+    """Pairs whose key is in the row's window."""
+    bounded: int
+    """Visible pairs with a bound; the others are never rejected."""
+    rejected: int
+    """Bounded pairs that the row's K-th score rejects."""
+    violations: int
+    """Bounded pairs that a threshold equal to their own score would reject."""
+    min_margin: float
+    """Smallest distance of a bound to where its score would reject it; +Inf where none."""
+    witness_row: int
+    """Where the smallest margin was seen, or -1."""
+    witness_key: int
+    """Its key, or -1."""
+    witness_bound: float
+    """Its bound."""
+    witness_score: float
+    """Its score."""
+    most_used: float
+    """Largest share of a pair's allowance that its score needed."""
+    used_row: int
+    """Where it was seen, or -1."""
+    used_key: int
+    """Its key, or -1."""
+    seconds: float
+    """Wall time of the audit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """The certificate of one row: how its bound treats each head (docs/math.md)."""
 

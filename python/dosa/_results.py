@@ -52,7 +52,8 @@ class TopK(NamedTuple, Generic[ArrayT]):
     scores: ArrayT | None
     """(Q, K) float32 in the order of `indices`, NaN behind the last; None unless asked for."""
     stats: Stats | None
-    """Counts of the whole call; None on a device, whose results nobody waits for."""
+    """Counts of the whole call; None on a device, whose results nobody waits for:
+    give the call a `dosa.Counts`."""
     rows: NDArray[Any] | None
     """(Q,) structured: counts of each row, `dosa.ROW_FIELDS`; None on a device."""
 

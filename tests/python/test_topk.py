@@ -177,6 +177,11 @@ def test_row_statistics_add_up_to_the_call() -> None:
     exact = oracle.scores(inputs)
     for row in (0, 5):
         assert found.rows["kth_score"][row] == np.sort(exact[row])[-300]
+    counts = dosa.Counts()
+    found = dosa.topk(*inputs, 300, mode="dosa", counts=counts)
+    stats, rows = counts.read()
+    assert stats == found.stats
+    np.testing.assert_array_equal(rows, found.rows)
 
 
 def test_a_trace_is_verified_and_explained(trace: dosa.Trace) -> None:
