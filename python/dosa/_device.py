@@ -130,12 +130,14 @@ def topk(
     problem = _problem(library, arrays, topk, page_size)
     needed = _core.device_workspace_bytes(problem, options, False)
     selected = Selected(library, (problem.num_queries, topk), out, scores)
-    described = (None, None) if counts is None else counts.allocate(library, problem.num_queries)
+    counted: tuple[Any, Any] = (None, None)
+    if counts is not None:
+        counted = counts.allocate(library, problem.num_queries)
     _core.device_topk(
         problem,
         options,
         *selected.described(),
-        *described,
+        *counted,
         describe("workspace", workspaces.take(library, needed), "code", library),
         library.stream,
     )

@@ -10,7 +10,7 @@ import pytest
 
 import dosa
 import oracle
-from device_inputs import NEEDED, best, normal, to_device, torch
+from device_inputs import NEEDED, best, normal, torch
 
 pytestmark = [NEEDED, pytest.mark.filterwarnings("default")]
 
@@ -131,9 +131,7 @@ def test_the_audit_refuses_what_a_call_does() -> None:
     given = normal(8, 300)
     with pytest.raises(dosa.ArgumentError, match=r"^topk: found 4097, expected 1 to 4096"):
         dosa.verify(*given, 4097)
-    with pytest.raises(dosa.UnsupportedError, match=r"^progress: found a function, expected None"):
+    with pytest.raises(dosa.UnsupportedError, match=r"^progress: found a function"):
         dosa.verify(*given, K, progress=print)
-    with pytest.raises(
-        dosa.ArgumentError, match=r"^k: found a tensor on cpu, expected one on cuda"
-    ):
+    with pytest.raises(dosa.ArgumentError, match=r"^k: found a tensor on cpu, expected"):
         dosa.verify(given[0], given[1].cpu(), *given[2:], K)
