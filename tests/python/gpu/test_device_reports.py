@@ -99,7 +99,7 @@ def test_counts_of_cupy_arrays() -> None:
 @pytest.mark.parametrize("heads", [32, 64])
 def test_the_audit(heads: int) -> None:
     given = normal(50, 6000, heads)
-    found = dosa.verify(*given, K, mode="dosa")
+    found = dosa.Indexer(mode="dosa").verify(*given, K)
     assert isinstance(found, dosa.DeviceVerification)
     assert (found.rows, found.rows_different, found.first_different) == (50, 0, -1)
     assert found.visible == windows(given).sum()
@@ -123,7 +123,7 @@ def test_the_audit_sees_what_is_still_being_written() -> None:
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda._sleep(200_000_000)
         late[5].copy_(given[5])
-        found = dosa.verify(*late, K, mode="dosa")
+        found = dosa.Indexer(mode="dosa").verify(*late, K)
     assert found.visible == windows(given).sum()
 
 
