@@ -14,7 +14,8 @@ if(DOSA_CUDA)
   list(FILTER dosa_cuda_sources EXCLUDE REGEX "/gpu/probe[^/]*$")
   list(FILTER dosa_probe_sources INCLUDE REGEX "/gpu/probe[^/]*$")
   # Kernels without wgmma: the fp16 products, and what all products share.
-  set(shared_steps plan prepare choice survivors optimistic recover_passes select select_short)
+  set(shared_steps
+    plan prepare choice survivors optimistic recover_passes select select_short merge)
   list(JOIN shared_steps "|" shared_steps)
   set(dosa_portable_sources ${dosa_cuda_sources})
   list(FILTER dosa_portable_sources INCLUDE REGEX

@@ -89,7 +89,7 @@ nb::bytes read(std::uintptr_t address, std::size_t count, std::uintptr_t stream,
                "cudaMemcpyAsync");
     check_cuda(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
   }
-  return {bytes.data(), bytes.size()};
+  return nb::bytes(bytes.data(), bytes.size());
 }
 
 /// The device of an address, or -1 where it is none of a device.

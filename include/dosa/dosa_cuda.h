@@ -30,13 +30,15 @@
 
 #include "dosa/dosa.h"
 #include "dosa/dosa_decode.h"
+#include "dosa/dosa_merge.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum {
-  DOSA_CUDA_MAX_TOPK = 4096 /* K: 1 .. 4096 */
+  DOSA_CUDA_MAX_TOPK = 4096, /* K: 1 .. 4096 */
+  DOSA_CUDA_MAX_LISTS = 256  /* lists that dosa_cuda_merge_topk takes */
 };
 
 /* As dosa_options_init, with the device's workspace limit of 2 GiB. */
@@ -139,6 +141,16 @@ DOSA_API dosa_status dosa_cuda_paged_gather(const dosa_paged_gather_problem* pro
 /* New bf16 keys -> pages, bytes as dosa_paged_insert writes them. Slots outside the cache are
  * skipped. `threads` is ignored. */
 DOSA_API dosa_status dosa_cuda_paged_insert(const dosa_paged_insert_problem* problem, void* stream);
+
+/* dosa_merge_topk (dosa_merge.h) on `stream`, on every card: the same order, and a key that occurs
+ * more than once in a row counts once, with its best score. One kernel, no workspace.
+ *
+ * Pointers   scores, ids, offsets and the outputs are device pointers. Offsets are data: a part
+ *            that ends before it begins is empty, but they have to stay inside the arrays.
+ * Ranges     L 0 .. DOSA_CUDA_MAX_LISTS (parts of parts can be merged first), K 1 ..
+ *            DOSA_CUDA_MAX_TOPK (2,560 on sm_86, 89, 120); `threads` is ignored. */
+DOSA_API dosa_status dosa_cuda_merge_topk(const dosa_candidates* candidates,
+                                          const dosa_output* output, void* stream);
 
 #ifdef __cplusplus
 }

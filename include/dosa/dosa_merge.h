@@ -10,8 +10,7 @@
  * Order    That of dosa.h: higher score first, equal scores by lower id, -0 equal to +0, NaN last.
  * Repeats  A key that occurs more than once in a row, in one list or in several, counts once, with
  * its best score: parts may overlap. (A device kernel could not report it as misuse either.)
- * Devices  A device engine can serve the same structures with device pointers; nothing here has to
- * be read on the host but the sizes and strides.
+ * Devices  dosa_cuda_merge_topk (dosa_cuda.h) takes the same structures with device pointers.
  */
 #ifndef DOSA_DOSA_MERGE_H
 #define DOSA_DOSA_MERGE_H

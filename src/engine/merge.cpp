@@ -57,6 +57,17 @@ bool has_entries(const dosa_candidates& candidates) {
 }
 
 dosa_status check_lists(const dosa_candidates& candidates) {
+  dosa_status status = check_candidates_layout(candidates);
+  if (status == DOSA_OK && candidates.offsets != nullptr) status = check_offsets(candidates);
+  if (status != DOSA_OK || !has_entries(candidates)) return status;
+  if (candidates.scores == nullptr) return null_pointer("candidates.scores");
+  if (candidates.ids == nullptr) return null_pointer("candidates.ids");
+  return DOSA_OK;
+}
+
+}  // namespace
+
+dosa_status check_candidates_layout(const dosa_candidates& candidates) {
   const struct {
     const char* name;
     const void* pointer;
@@ -68,19 +79,9 @@ dosa_status check_lists(const dosa_candidates& candidates) {
     const dosa_status status = check_alignment(array.name, array.pointer, array.alignment);
     if (status != DOSA_OK) return status;
   }
-  if (candidates.offsets != nullptr) {
-    const dosa_status status = check_offsets(candidates);
-    if (status != DOSA_OK) return status;
-  } else {
-    const dosa_status status =
-        check_strides({{"candidates.list_stride", candidates.list_stride, candidates.width},
-                       {"candidates.row_stride", candidates.row_stride, candidates.width}});
-    if (status != DOSA_OK) return status;
-  }
-  if (!has_entries(candidates)) return DOSA_OK;
-  if (candidates.scores == nullptr) return null_pointer("candidates.scores");
-  if (candidates.ids == nullptr) return null_pointer("candidates.ids");
-  return DOSA_OK;
+  if (candidates.offsets != nullptr) return DOSA_OK;
+  return check_strides({{"candidates.list_stride", candidates.list_stride, candidates.width},
+                        {"candidates.row_stride", candidates.row_stride, candidates.width}});
 }
 
 dosa_status check_merge_output(const dosa_candidates& candidates, const dosa_output* output) {
@@ -101,8 +102,6 @@ dosa_status check_merge_output(const dosa_candidates& candidates, const dosa_out
        {"output.scores_stride", output->scores != nullptr ? output->scores_stride : candidates.topk,
         candidates.topk}});
 }
-
-}  // namespace
 
 dosa_status check_candidates_shape(const dosa_candidates* candidates) {
   if (candidates == nullptr) return null_pointer("candidates");

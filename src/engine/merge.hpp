@@ -11,6 +11,11 @@ namespace dosa::engine {
 
 /// Sizes and options only; pointers are ignored.
 dosa_status check_candidates_shape(const dosa_candidates* candidates);
+/// Alignment of the candidates' pointers and, where they are padded, their strides; nothing behind
+/// the pointers is read.
+dosa_status check_candidates_layout(const dosa_candidates& candidates);
+/// Pointers and strides of the answer.
+dosa_status check_merge_output(const dosa_candidates& candidates, const dosa_output* output);
 /// Pointers, strides and offsets of both sides, and the workspace.
 dosa_status check_merge(const dosa_candidates& candidates, const dosa_output* output,
                         const void* workspace, std::size_t workspace_bytes);
