@@ -43,7 +43,7 @@ const char* error_class(const Failure& failure) {
 
 /// The names of the C interface as the arguments are called in Python.
 std::string python_names(std::string message) {
-  for (const std::string prefix : {"problem.", "options.", "output.", "cache."}) {
+  for (const std::string prefix : {"problem.", "options.", "output.", "cache.", "candidates."}) {
     if (message.starts_with(prefix)) message.erase(0, prefix.size());
   }
   const std::string limit = "workspace_limit";

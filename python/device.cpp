@@ -10,6 +10,7 @@
 #include <string>
 
 #include "device_call.hpp"
+#include "merge_lists.hpp"
 #include "problem.hpp"
 #include "windows.hpp"
 
@@ -95,6 +96,16 @@ nb::tuple verify(const DeviceProblem& problem, const Options& options) {
   return nb::make_tuple(message, dict);
 }
 
+void merge(const Lists<DeviceArrays>& lists, std::int32_t topk, std::int32_t order,
+           nb::handle indices, nb::handle scores, std::uintptr_t stream) {
+  DeviceArrays arrays = lists.source();
+  dosa_candidates call = lists.get();
+  call.topk = topk;
+  call.order = order;
+  const dosa_output output = selection_output(arrays, indices, scores, "Q", {call.num_rows, topk});
+  enqueue(arrays.device(), [&] { return dosa_cuda_merge_topk(&call, &output, stream_of(stream)); });
+}
+
 void scores(const DeviceProblem& problem, const Options& options, std::int64_t row_begin,
             std::int64_t row_end, nb::handle out, nb::handle workspace, std::uintptr_t stream) {
   DeviceArrays arrays = problem.source();
@@ -135,6 +146,9 @@ void bind_device(nb::module_& module) {
   module.def("device_verify", &verify, nb::arg("problem"), nb::arg("options"));
   module.def("device_scores", &scores, nb::arg("problem"), nb::arg("options"), nb::arg("row_begin"),
              nb::arg("row_end"), nb::arg("out"), nb::arg("workspace"), nb::arg("stream"));
+  bind_lists<DeviceArrays>(module, "DeviceLists");
+  module.def("device_merge", &merge, nb::arg("lists"), nb::arg("topk"), nb::arg("order"),
+             nb::arg("indices"), nb::arg("scores").none(), nb::arg("stream"));
   bind_device_decode(module);
   bind_device_memory(module);
 }

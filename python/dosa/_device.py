@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dosa import _core
 from dosa._arrays import Element
-from dosa._errors import ArgumentTypeError, UnsupportedError
+from dosa._errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from dosa._libraries import Library, describe, library_of
 from dosa._results import TopK
 
@@ -25,6 +25,9 @@ _ELEMENTS: dict[str, Element] = {
     "index_offset": "int32",
     "page_table": "int32",
 }
+
+
+MAX_TOPK = 4096
 
 
 class Selected:
@@ -155,6 +158,20 @@ def verify(
     _core.device_order_streams(library.stream, 0, library.device)  # where the audit works
     message, report = _core.device_verify(problem, options)
     return message, DeviceVerification(**report)
+
+
+def merge(scores: object, ids: object, topk: int, order: int) -> tuple[Any, Any]:
+    """Enqueue a merge; the arguments are those of `dosa.merge_topk`."""
+    library = library_of(scores)
+    lists = _core.DeviceLists(
+        describe("scores", scores, "float32", library), describe("ids", ids, "int32", library)
+    )
+    if topk < 1:  # before the outputs are allocated
+        raise ArgumentError.of("topk", str(topk), f"1 to {MAX_TOPK}")
+    selected = Selected(library, (lists.num_rows, topk), (None, None), scores=True)
+    _core.device_merge(lists, topk, order, *selected.described(), library.stream)
+    found = selected.result()
+    return found.indices, found.scores
 
 
 def scores(

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dosa import _core
+from dosa import _core, _device
 from dosa._arrays import SupportsDLPack, empty, is_tensor, view
 from dosa._errors import ArgumentError
 from dosa._indexer import MAX_TOPK
+from dosa._libraries import on_device
 from dosa._options import Order, int32, word
 
 
@@ -33,7 +34,7 @@ def merge_topk(
         Key ids of the whole context; those from the first negative one of a row on are not looked
         at. A key that occurs more than once in a row counts once, with its best score.
     topk : int
-        K, 1 to 8192; may exceed what the lists hold.
+        K, 1 to 8192 (4096 on a device, of at most 256 lists); may exceed what the lists hold.
     order : {"id", "score"}
         Ascending ids, or descending scores with ties by ascending id.
     threads : int
@@ -44,8 +45,8 @@ def merge_topk(
     ids : (Q, K) int32
         -1 behind the last.
     scores : (Q, K) float32
-        In the order of the ids, NaN behind the last. Torch tensors where `scores` is one, else
-        NumPy arrays.
+        In the order of the ids, NaN behind the last. Arrays of the library and on the device of
+        `scores`; on a device work is enqueued, nothing waits, and a CUDA graph can be captured.
 
     Raises
     ------
@@ -60,13 +61,15 @@ def merge_topk(
     >>> dosa.merge_topk(scores, ids, topk=2)[0]
     array([[0, 3]], dtype=int32)
     """
-    lists = _core.Lists(view("scores", scores, "float32"), view("ids", ids, "int32"))
     kept = int32("topk", topk)
+    by = word("order", order, ("id", "score"))
+    if on_device(scores):
+        return _device.merge(scores, ids, kept, by)
+    lists = _core.Lists(view("scores", scores, "float32"), view("ids", ids, "int32"))
     if not 1 <= kept <= MAX_TOPK:  # before the outputs are allocated
         raise ArgumentError.of("topk", str(kept), f"1 to {MAX_TOPK}")
     like = scores if is_tensor(scores) else None
     indices = empty((lists.num_rows, kept), "int32", like)
     values = empty((lists.num_rows, kept), "float32", like)
-    by = word("order", order, ("id", "score"))
     _core.merge(lists, kept, by, int32("threads", threads), indices, values)
     return indices, values
