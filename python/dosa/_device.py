@@ -90,9 +90,10 @@ class Workspaces:
         return memory
 
 
-def _problem(
+def problem_of(
     library: Library, arrays: tuple[object, ...], topk: int, page_size: int
 ) -> _core.DeviceProblem:
+    """Check the arrays of a call."""
     q, k, k_scale, weights, k_start, k_end, index_offset, page_table = (
         describe(name, value, element, library)
         for (name, element), value in zip(_ELEMENTS.items(), arrays, strict=True)
@@ -130,7 +131,7 @@ def topk(
 ) -> TopK[Any]:
     """Enqueue a selection; arrays are the inputs of `dosa.topk` and its arrays of mapping."""
     library = library_of(arrays[0])
-    problem = _problem(library, arrays, topk, page_size)
+    problem = problem_of(library, arrays, topk, page_size)
     needed = _core.device_workspace_bytes(problem, options, False)
     selected = Selected(library, (problem.num_queries, topk), out, scores)
     counted: tuple[Any, Any] = (None, None)
@@ -154,7 +155,7 @@ def verify(
     from dosa._reports import DeviceVerification
 
     library = library_of(arrays[0])
-    problem = _problem(library, (*arrays, None, None), topk, 1)
+    problem = problem_of(library, (*arrays, None, None), topk, 1)
     _core.device_order_streams(library.stream, 0, library.device)  # where the audit works
     message, report = _core.device_verify(problem, options)
     return message, DeviceVerification(**report)
@@ -184,7 +185,7 @@ def scores(
     from dosa._options import check_rows
 
     library = library_of(arrays[0])
-    problem = _problem(library, (*arrays, None, None), 1, 1)
+    problem = problem_of(library, (*arrays, None, None), 1, 1)
     begin, end = check_rows(rows, problem.num_queries)
     needed = _core.device_workspace_bytes(problem, options, True)
     out = library.empty((end - begin, problem.num_keys), "float32")

@@ -25,16 +25,24 @@ class Placement(Protocol):
     Because it increases, the local keys inside a global window [s, e) are those from
     `count_below(s)` up to `count_below(e)`: windows stay ranges whatever the sharding, and the
     tie rule, lower id first, is the same locally and globally.
+
+    Both functions take NumPy arrays and torch tensors, wherever these lie, and wait for nothing.
     """
 
     num_keys: int
     """N."""
 
-    def to_global(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the global ids of local ones; -1 stays -1."""
+    def to_global(self, ids: Any) -> Any:
+        """Return the global ids of local ones, int32; -1 stays -1."""
 
-    def count_below(self, ids: Ints) -> Ints:
+    def count_below(self, ids: Any) -> Any:
         """Return how many keys of this rank have a global id below each of `ids`, 0 to N."""
+
+
+def _unless_none(found: Any, ids: Any) -> Any:
+    """Return `found`, and -1 where the id is negative."""
+    there = ids >= 0
+    return found * there - ~there * 1
 
 
 class _Run:
@@ -43,11 +51,11 @@ class _Run:
     def __init__(self, begin: int, count: int, num_keys: int) -> None:
         self.begin, self.count, self.num_keys = begin, count, num_keys
 
-    def to_global(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.where(ids < 0, np.int32(-1), ids + np.int32(self.begin)).astype(np.int32)
+    def to_global(self, ids: Any) -> Any:
+        return _int32(_unless_none(ids + self.begin, ids))
 
-    def count_below(self, ids: Ints) -> Ints:
-        return np.asarray(np.clip(ids - self.begin, 0, self.count))
+    def count_below(self, ids: Any) -> Any:
+        return (ids - self.begin).clip(0, self.count)
 
 
 class _Pages:
@@ -56,16 +64,16 @@ class _Pages:
     def __init__(self, page_size: int, rank: int, size: int, num_keys: int) -> None:
         self.page_size, self.rank, self.size, self.num_keys = page_size, rank, size, num_keys
 
-    def to_global(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        page, inside = np.divmod(ids.astype(np.int64), self.page_size)
+    def to_global(self, ids: Any) -> Any:
+        page, inside = ids // self.page_size, ids % self.page_size
         found = (page * self.size + self.rank) * self.page_size + inside
-        return np.where(ids < 0, -1, found).astype(np.int32)
+        return _int32(_unless_none(found, ids))
 
-    def count_below(self, ids: Ints) -> Ints:
-        page, inside = np.divmod(ids, self.page_size)
+    def count_below(self, ids: Any) -> Any:
+        page, inside = ids // self.page_size, ids % self.page_size
         whole = (page - self.rank + self.size - 1) // self.size  # own pages before this one
-        part = np.where(page % self.size == self.rank, inside, 0)
-        return np.asarray(np.maximum(whole, 0) * self.page_size + part)
+        part = inside * (page % self.size == self.rank)
+        return whole.clip(min=0) * self.page_size + part
 
 
 class _Listed:
@@ -74,13 +82,29 @@ class _Listed:
     def __init__(self, ids: NDArray[np.int32], num_keys: int) -> None:
         self.ids, self.num_keys = ids, num_keys
 
-    def to_global(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    def to_global(self, ids: Any) -> Any:
         if not self.ids.size:
-            return np.full(ids.shape, -1, np.int32)
-        return np.where(ids < 0, np.int32(-1), self.ids[np.maximum(ids, 0)])
+            return _int32(ids * 0 - 1)
+        return _int32(_unless_none(self._like(ids)[ids.clip(min=0)], ids))
 
-    def count_below(self, ids: Ints) -> Ints:
-        return np.searchsorted(self.ids, ids, "left").astype(np.int64)
+    def count_below(self, ids: Any) -> Any:
+        if isinstance(ids, np.ndarray):
+            return np.searchsorted(self.ids, ids, "left").astype(np.int64)
+        import torch
+
+        return torch.searchsorted(self._like(ids), ids.to(torch.int32))
+
+    def _like(self, ids: Any) -> Any:
+        """Return the own ids in the library and on the device of `ids`."""
+        if isinstance(ids, np.ndarray):
+            return self.ids
+        import torch
+
+        return torch.from_numpy(self.ids).to(ids.device)
+
+
+def _int32(ids: Any) -> Any:
+    return ids.astype(np.int32) if isinstance(ids, np.ndarray) else ids.int()
 
 
 class Contiguous:
@@ -111,6 +135,10 @@ class Interleaved:
         if page_size < 1:
             raise ArgumentError.of("page_size", str(page_size), "at least 1")
         self.page_size = page_size
+
+    def of_rank(self, rank: int, size: int) -> Placement:
+        """Return the keys of `rank` of requests of any length."""
+        return _Pages(self.page_size, rank, size, 2**31 - 1)
 
     def header(self, count: int) -> list[int]:
         """Return what the other ranks have to know."""

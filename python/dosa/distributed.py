@@ -5,28 +5,53 @@
     found = dd.topk_over_keys(q, my_k, my_scale, weights, k_start, k_end, sharding=dd.Interleaved())
     found = dd.topk_over_rows(q, k, k_scale, weights, k_start, k_end)
 
-Both return on every rank the bytes that `dosa.topk` returns where one process holds everything. The
-group is the caller's and has to have a backend for CPU tensors (gloo); the score model is `ieee`.
-Nothing is kept between calls. docs/distributed.md states the protocol, its cost and its failures.
+Both return on every rank the bytes that `dosa.topk` returns where one process holds everything, on
+the host or on CUDA devices. `paged_topk_over_keys` does so for decode steps, and `merge_over_ranks`
+is the merge alone. The group is the caller's: gloo, or NCCL between devices. Nothing is kept
+between calls. docs/distributed.md states the protocol, its cost and its failures.
 """
 
 from __future__ import annotations
 
-import zlib
-from typing import Any, Literal, NamedTuple, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dosa import _core
 from dosa._arrays import is_tensor
 from dosa._errors import ArgumentError, ArgumentTypeError
-from dosa._exchange import Exchange, RankError, TorchTransport, Traffic, Transport, check_timeout
-from dosa._indexer import MAX_TOPK, CallOptions, Indexer, Mapping, _problem
+from dosa._exchange import Exchange, RankError, Traffic, Transport, backends
+from dosa._indexer import MAX_TOPK, CallOptions, Indexer, Mapping
+from dosa._libraries import on_device
 from dosa._options import Options, Order, integer, word
+from dosa._rank_arrays import (
+    check_library,
+    clamped_windows,
+    digest_of,
+    local_windows,
+    on_host,
+    plain,
+    slice_rows,
+    torch_module,
+)
+from dosa._rank_calls import (
+    Candidates,
+    Found,
+    check_options,
+    compare_headers,
+    described,
+    found_of,
+    header_of,
+    select_and_merge,
+    transport_of,
+    wait_for,
+    ways_of,
+)
+from dosa._rank_decode import paged_topk_over_keys
 from dosa._results import Stats
-from dosa._rounds import Wanted, merge_ranks
-from dosa._shards import Contiguous, Interleaved, Listed, Placement, Sharding, balanced_slices
+from dosa._rounds import Wanted
+from dosa._shards import Contiguous, Interleaved, Listed, Sharding, balanced_slices
+from dosa._ways import GroupWays, join, merge_tensors
 
 __all__ = [
     "Contiguous",
@@ -36,6 +61,8 @@ __all__ = [
     "RankError",
     "Traffic",
     "Transport",
+    "merge_over_ranks",
+    "paged_topk_over_keys",
     "topk_over_keys",
     "topk_over_rows",
 ]
@@ -44,21 +71,6 @@ __all__ = [
 _SHAPE = ("Q", "H", "D", "topk", "order", "scores", "result", "sharding", "page_size")
 _INPUTS = ("q", "weights", "k_start", "k_end")
 _SHARDING_WORDS = 5
-
-
-class Found(NamedTuple):
-    """What one rank knows after a call."""
-
-    indices: Any
-    """(rows, K) int32: key ids of the whole context, -1 behind the last."""
-    scores: Any
-    """(rows, K) float32 in the order of `indices`, NaN behind the last; None unless asked for."""
-    rows: tuple[int, int]
-    """The rows [begin, end) of `indices`: all, or with ``result="rows"`` those of this rank."""
-    stats: Stats
-    """Counts of this rank's own selection."""
-    traffic: Traffic
-    """Rounds, and bytes exchanged with the other ranks."""
 
 
 def topk_over_keys(
@@ -122,43 +134,40 @@ def topk_over_keys(
     RankError
         Another rank failed, is gone, or did not answer in time.
     """
-    exchange = Exchange(_transport(group, timeout, transport))
+    exchange = Exchange(transport_of(group, timeout, transport))
+    check_library(q)
 
     def describe() -> tuple[NDArray[np.int64], Wanted]:
         if not isinstance(sharding, Sharding):
             expected = "Contiguous(), Interleaved(page_size) or Listed(ids)"
             raise ArgumentTypeError.of("sharding", type(sharding).__name__, expected)
         word("result", result, ("all", "rows", "local"))
-        order = _check_options(cast("dict[str, Any]", options))
+        order = check_options(cast("dict[str, Any]", options))
         Indexer(**options)  # refuses options that do not exist
         kept = integer("topk", topk, 1, MAX_TOPK)
         wanted = Wanted(kept, order, bool(scores), result, options.get("threads", 0))
-        problem = _problem(q, k, k_scale, weights, k_start, k_end, topk)
+        problem = described(q, k, k_scale, weights, k_start, k_end, topk)
         own = sharding.header(problem.num_keys)
-        inputs = [_digest(array) for array in (q, weights, k_start, k_end)]
-        return _header(problem, wanted, own[:2], inputs, own), wanted
+        inputs = [digest_of(array) for array in (q, weights, k_start, k_end)]
+        return header_of(problem, wanted, own[:2], inputs, own), wanted
 
     size = len(_SHAPE) + len(_INPUTS) + _SHARDING_WORDS
     blank = (np.zeros(size, np.int64), Wanted(1, "id", False, "all"))
     header, wanted = exchange.attempt(describe, blank)
     headers = exchange.gather(header)
-    _compare(headers, _SHAPE, _INPUTS)
+    compare_headers(headers, _SHAPE, _INPUTS)
     queries = int(header[0])
 
-    def select() -> tuple[NDArray[np.float32], NDArray[np.int32], Stats]:
+    def select() -> Candidates:
         words = [other[-_SHARDING_WORDS:].tolist() for other in headers]
         placement = sharding.place(exchange.rank, words)
-        start, end = _local_windows(placement, k_start, k_end, queries)
+        start, end = local_windows(q, placement, k_start, k_end, queries)
         indexer: Any = Indexer(**cast("Options", {**options, "order": "score"}))
-        inputs = (*(_numpy(array) for array in (q, k, k_scale, weights)), start, end)
+        inputs = (*(plain(array) for array in (q, k, k_scale, weights)), start, end)
         found = indexer.topk(*inputs, topk, scores=True)
         return found.scores, placement.to_global(found.indices), found.stats
 
-    nothing = np.full((queries, topk), -1, np.int32)
-    failed = (nothing.view(np.float32), nothing, cast("Stats", None))
-    own_scores, own_ids, stats = exchange.attempt(select, failed)
-    ids, values, rows = merge_ranks(exchange, own_scores, own_ids, wanted)
-    return _found(q, ids, values if scores else None, rows, stats, exchange.traffic)
+    return select_and_merge(exchange, group, q, select, wanted, queries)
 
 
 def topk_over_rows(
@@ -201,7 +210,7 @@ def topk_over_rows(
     dosa.ArgumentError, dosa.ArgumentTypeError, RankError
         As for `topk_over_keys`.
     """
-    exchange = Exchange(_transport(group, timeout, transport))
+    exchange = Exchange(transport_of(group, timeout, transport))
     inputs = (*_INPUTS, "k_scale")
     shape = (*_SHAPE[:-2], "N")
     per_row = (q, weights, k_start, k_end)
@@ -211,133 +220,112 @@ def topk_over_rows(
         word("result", result, ("all", "rows"))
         order = options.get("order", "id")
         wanted = Wanted(integer("topk", topk, 1, MAX_TOPK), order, bool(scores), result)
-        problem = _problem(q, k, k_scale, weights, k_start, k_end, topk)
-        digests = [_digest(array) for array in (*per_row, k_scale)]
-        return _header(problem, wanted, [problem.num_keys], digests, [])
+        problem = described(q, k, k_scale, weights, k_start, k_end, topk)
+        digests = [digest_of(array) for array in (*per_row, k_scale)]
+        return header_of(problem, wanted, [problem.num_keys], digests, [])
 
     header = exchange.attempt(describe, np.zeros(len(shape) + len(inputs), np.int64))
-    _compare(exchange.gather(header), shape, inputs)
+    compare_headers(exchange.gather(header), shape, inputs)
     queries, num_keys = int(header[0]), int(header[len(shape) - 1])
-    start, end = _windows(k_start, k_end, queries, num_keys)
+    bounds = [None if array is None else on_host(array) for array in (k_start, k_end)]
+    start, end = clamped_windows(None, bounds[0], bounds[1], queries, num_keys)
     slices = balanced_slices(np.maximum(end - start, 0), exchange.size)
     own = slices[exchange.rank]
 
-    def select() -> tuple[NDArray[np.int32], NDArray[np.float32] | None, Stats]:
+    def select() -> tuple[Any, Any, Stats | None]:
         given: dict[str, Any] = dict(options)
         mapping = {n: given.pop(n) for n in tuple(given) if n in Mapping.__annotations__}
         for name in ("index_offset", "page_table"):
             array = mapping.get(name)
-            if array is not None and (name == "index_offset" or _numpy(array).ndim == 2):
-                mapping[name] = _slice(name, array, own, queries)
-        rows = [None if array is None else _numpy(array)[slice(*own)] for array in per_row]
+            if array is not None and (name == "index_offset" or plain(array).ndim == 2):
+                mapping[name] = slice_rows(name, array, own, queries)
+        rows = [None if array is None else plain(array)[slice(*own)] for array in per_row]
         indexer: Any = Indexer(**given)
-        found = indexer.topk(rows[0], _numpy(k), _numpy(k_scale), *rows[1:], topk, **mapping)
+        found = indexer.topk(rows[0], plain(k), plain(k_scale), *rows[1:], topk, **mapping)
         return found.indices, found.scores, found.stats
 
-    blank = np.zeros((own[1] - own[0], topk), np.int32)
-    ids, values, stats = exchange.attempt(
-        select, (blank, blank.view(np.float32) if scores else None, cast("Stats", None))
-    )
-    if result == "rows":
+    nothing: tuple[Any, Any, Stats | None] = (None, None, None)
+    ids, values, stats = exchange.attempt(select, nothing)
+    if result == "rows" or on_device(q):
         exchange.gather(np.zeros(0, np.uint8))  # all ranks learn whether all are well
-        return _found(q, ids, values, own, stats, exchange.traffic)
+    if result == "rows":
+        return found_of(q, ids, values, own, stats, exchange.traffic)
+    if on_device(q):
+        parts = [ids] if values is None else [ids, values.view(ids.dtype)]
+        ways = ways_of(exchange, group)
+        joined = join(ways, torch_module().stack(parts, 1), slices)
+        ids = joined[:, 0].contiguous()
+        values = None if values is None else joined[:, 1].contiguous().view(values.dtype)
+        wait_for(exchange, ids)
+        return found_of(q, ids, values, (0, queries), stats, exchange.traffic)
+    if ids is None:  # this rank has failed and says so in the next round
+        ids = np.zeros((own[1] - own[0], topk), np.int32)
+        values = ids.view(np.float32) if scores else None
     lengths = [(last - first) * topk for first, last in slices]
     ids = np.concatenate(exchange.scatter([ids] * exchange.size, lengths)).reshape(-1, topk)
     if values is not None:
-        parts = exchange.scatter([values] * exchange.size, lengths)
-        values = np.concatenate(parts).reshape(-1, topk)
-    return _found(q, ids, values, (0, queries), stats, exchange.traffic)
+        received = exchange.scatter([values] * exchange.size, lengths)
+        values = np.concatenate(received).reshape(-1, topk)
+    return found_of(q, ids, values, (0, queries), stats, exchange.traffic)
 
 
-def _transport(group: Any, timeout: float, transport: Transport | None) -> Transport:
-    seconds = check_timeout(timeout)
-    return TorchTransport(group, seconds) if transport is None else transport
+def merge_over_ranks(
+    scores: Any,
+    ids: Any,
+    topk: int = 2048,
+    *,
+    group: Any = None,
+    order: Order = "id",
+    result: Literal["all", "rows"] = "all",
+) -> tuple[Any, Any, tuple[int, int]]:
+    """Return the K best of what all ranks have found, on the current stream.
 
+    Every rank of the group calls it with tensors of the same shape. The group has to have a backend
+    for them: NCCL for CUDA devices, gloo for the host. Nothing is compared between ranks and nobody
+    waits for a device, so that with NCCL the call can be captured in a CUDA graph, along with the
+    selection before it.
 
-def _check_options(options: dict[str, Any]) -> Order:
-    """Return the order; refuse what does not carry over to parts of a context."""
-    if options.get("index_form", "absolute") != "absolute":
-        raise ArgumentError.of("index_form", repr(options["index_form"]), "'absolute'")
-    for name in ("forced_first", "forced_last"):
-        if options.get(name, 0) != 0:
-            raise ArgumentError.of(name, repr(options[name]), "0 where keys are sharded")
-    order = options.get("order", "id")
+    Parameters
+    ----------
+    scores : (Q, C) float32 tensor
+        Scores of the own candidates, in any order.
+    ids : (Q, C) int32 tensor
+        Their key ids in the whole context; those from the first negative one of a row on are not
+        looked at.
+    topk : int
+        K, 1 to 8192 (4096 on a device).
+    group : ProcessGroup, optional
+        Default: the world.
+    order : {"id", "score"}
+        Of the result.
+    result : {"all", "rows"}
+        "all": every rank gets all rows. "rows": each rank gets an even slice of them.
+
+    Returns
+    -------
+    ids : (rows, K) int32
+    scores : (rows, K) float32
+    rows : (begin, end)
+
+    Raises
+    ------
+    dosa.ArgumentError, dosa.ArgumentTypeError
+        As for `dosa.merge_topk`; also where the group has no backend for the tensors.
+    """
+    if not is_tensor(scores) or not is_tensor(ids):
+        raise ArgumentTypeError.of("scores", type(scores).__name__, "a torch tensor, as ids")
+    if scores.dim() != 2 or scores.shape != ids.shape or scores.dtype != torch_module().float32:
+        found = f"{scores.dtype} {tuple(scores.shape)} and ids {ids.dtype} {tuple(ids.shape)}"
+        raise ArgumentError.of("scores", found, "float32 (Q, C) and int32 (Q, C)")
+    if ids.dtype != torch_module().int32 or ids.device != scores.device:
+        found = f"{ids.dtype} on {ids.device}"
+        raise ArgumentTypeError.of("ids", found, f"int32 on {scores.device}")
+    on_host, on_cuda = backends(group)
+    if not (on_cuda if scores.is_cuda else on_host):
+        found = f"no backend for {scores.device.type} tensors"
+        raise ArgumentError.of("group", found, "nccl for cuda, gloo for cpu")
+    kept = integer("topk", topk, 1, MAX_TOPK)
     word("order", order, ("id", "score"))
-    return cast("Order", order)
-
-
-def _header(
-    problem: _core.Problem, wanted: Wanted, more: list[int], digests: list[int], own: list[int]
-) -> NDArray[np.int64]:
-    shape = [problem.num_queries, problem.num_heads, problem.head_dim, wanted.topk]
-    asked = [wanted.order == "score", wanted.scores, ("all", "rows", "local").index(wanted.result)]
-    return np.array([*shape, *asked, *more, *digests, *own], np.int64)
-
-
-def _compare(
-    headers: list[NDArray[np.int64]], shape: tuple[str, ...], inputs: tuple[str, ...]
-) -> None:
-    """Refuse, on all ranks with the same words, what differs between them."""
-    for column, name in enumerate((*shape, *inputs)):
-        for rank, header in enumerate(headers):
-            first, other = int(headers[0][column]), int(header[column])
-            if first == other:
-                continue
-            found = f"{other} on rank {rank} and {first} on rank 0"
-            if column >= len(shape):
-                found = f"other values on rank {rank} than on rank 0"
-            raise ArgumentError.of(name, found, "the same on all ranks")
-
-
-def _numpy(array: Any) -> NDArray[Any]:
-    """Return the same memory as a NumPy array; codes as uint8."""
-    if is_tensor(array):
-        import torch
-
-        array = array.detach()
-        return np.asarray((array.view(torch.uint8) if array.element_size() == 1 else array).numpy())
-    found = np.asarray(array)
-    return found.view(np.uint8) if found.dtype.itemsize == 1 else found
-
-
-def _digest(array: Any) -> int:
-    """Return a number that differs where the values do, for all that mistakes can do."""
-    return 0 if array is None else zlib.crc32(np.ascontiguousarray(_numpy(array)).data)
-
-
-def _windows(
-    k_start: Any, k_end: Any, queries: int, num_keys: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the windows of all rows, clamped."""
-    start = np.zeros(queries, np.int64) if k_start is None else _numpy(k_start).astype(np.int64)
-    end = np.full(queries, num_keys) if k_end is None else _numpy(k_end).astype(np.int64)
-    return np.clip(start, 0, num_keys), np.clip(end, 0, num_keys)
-
-
-def _local_windows(
-    placement: Placement, k_start: Any, k_end: Any, queries: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the ranges of local keys that lie in the rows' windows."""
-    start, end = _windows(k_start, k_end, queries, placement.num_keys)
-    below = placement.count_below
-    return below(start).astype(np.int32), below(end).astype(np.int32)
-
-
-def _slice(name: str, array: Any, rows: tuple[int, int], queries: int) -> NDArray[Any]:
-    """Return the rows of an array that has one for each query."""
-    found = _numpy(array)
-    if found.shape[0] != queries:
-        raise ArgumentError.of(name, f"{found.shape[0]} rows", str(queries))
-    return found[slice(*rows)]
-
-
-def _found(
-    q: Any, ids: Any, values: Any, rows: tuple[int, int], stats: Stats, traffic: Traffic
-) -> Found:
-    """Return arrays of the library of `q`."""
-    if is_tensor(q):
-        import torch
-
-        ids = torch.from_numpy(ids)
-        values = None if values is None else torch.from_numpy(values)
-    return Found(ids, values, rows, stats, traffic)
+    word("result", result, ("all", "rows"))
+    wanted = Wanted(kept, order, True, result)
+    return merge_tensors(GroupWays(group), scores.contiguous(), ids.contiguous(), wanted)

@@ -99,7 +99,7 @@ def test_outputs_share_no_memory(indices: int, scores: int, message: str) -> Non
     values = (scores, (Q, K), None, *F32, 0)
     workspace = (8192 * 16, (100,), None, *U8, 0)
     with pytest.raises(dosa.ArgumentError, match="^" + re.escape(message)):
-        _core.device_topk(made, _core.Options(), ids, values, workspace, 0)
+        _core.device_topk(made, _core.Options(), ids, values, None, None, workspace, 0)
 
 
 @needs_engine
@@ -108,7 +108,7 @@ def test_without_a_driver_or_workspace_nothing_is_enqueued() -> None:
     ids = (1 << 24, (Q, K), None, *I32, 0)
     workspace = (1 << 26, (1,), None, *U8, 0)
     with pytest.raises(dosa.Error, match=r"cudaGetDevice|workspace"):
-        _core.device_topk(problem(), _core.Options(), ids, None, workspace, 0)
+        _core.device_topk(problem(), _core.Options(), ids, None, None, None, workspace, 0)
 
 
 @pytest.mark.skipif(_core.HAS_DEVICE, reason="this package was built with the device engine")

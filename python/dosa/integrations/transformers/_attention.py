@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from dosa.integrations.transformers._masks import LazyMask
@@ -79,8 +80,20 @@ def sparse_attention(
         seen = attention_mask.rows(part.start, part.stop, last).unsqueeze(1)
         mask = _selected(seen, indices[:, part], keys)
         block = query[:, :, part], key[:, :, :last], value[:, :, :last]
-        out[:, part] = attend(module, *block, mask, **options)[0]
+        with _kernels(query):
+            out[:, part] = attend(module, *block, mask, **options)[0]
     return out if torch.is_grad_enabled() else out.contiguous(), None
+
+
+def _kernels(query: Tensor) -> AbstractContextManager[object]:
+    """Return the kernels for blocks. cuDNN's are left out: they are compiled for every new shape,
+    which each block has, and that takes ten times as long as their work.
+    """
+    if not query.is_cuda:
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def _block_rows(query: Tensor, value: Tensor, keys: int, budget: int) -> int:
