@@ -86,14 +86,18 @@ def sparse_attention(
 
 
 def _kernels(query: Tensor) -> AbstractContextManager[object]:
-    """Return the kernels for blocks. cuDNN's are left out: they are compiled for every new shape,
-    which each block has, and that takes ten times as long as their work.
+    """Return the kernels for blocks: not cuDNN's.
+
+    Those are compiled for every new shape, and every block has one.
     """
     if not query.is_cuda:
         return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    kernels: AbstractContextManager[object] = sdpa_kernel(
+        [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    )
+    return kernels
 
 
 def _block_rows(query: Tensor, value: Tensor, keys: int, budget: int) -> int:
