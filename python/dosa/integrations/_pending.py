@@ -34,23 +34,37 @@ class Operands(NamedTuple):
     k_end: Tensor
 
 
+class Step(NamedTuple):
+    """What the logits of a decode step are made of, as for `dosa.paged_topk`."""
+
+    q: Tensor
+    kv_cache: Tensor
+    weights: Tensor
+    context_lens: Tensor
+    block_table: Tensor
+
+
 class PendingLogits:
     """Stands for an (S, N) float32 tensor of logits.
 
     Attributes
     ----------
-    operands : Operands
+    operands : Operands or Step
         What the logits would be computed from.
     forced_first, forced_last : int
         Keys at both ends of a row's window that count as +Inf.
     """
 
-    def __init__(self, operands: Operands, compute: Callable[[], Tensor], width: int) -> None:
+    def __init__(
+        self, operands: Operands | Step, compute: Callable[[], Tensor], width: int
+    ) -> None:
         import torch
 
         self.operands = operands
         self.forced_first = self.forced_last = 0
-        self.shape = torch.Size((operands.q.shape[0], width))
+        q = operands.q
+        rows = q.shape[0] * q.shape[1] if isinstance(operands, Step) else q.shape[0]
+        self.shape = torch.Size((rows, width))
         self.dtype = torch.float32
         self.device = operands.q.device
         self._compute = compute
@@ -67,9 +81,57 @@ class PendingLogits:
             self._tensor = self._compute()
         return self._tensor
 
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Give functions of torch the logits, but join pending ones to a pending one."""
+        import torch
+
+        given = kwargs or {}
+        parts = args[0] if args else None
+        if function is torch.cat and isinstance(parts, (list, tuple)) and given in ({}, {"dim": 0}):
+            joined = _joined(parts)
+            if joined is not None:
+                return joined
+        return function(*_computed(args), **_computed(given))
+
     def stride(self, dim: int) -> int:
         """Return the stride of the tensor that this stands for."""
         return (self.shape[1], 1)[dim]
+
+
+def _computed(value: Any) -> Any:
+    """Return arguments with logits in the place of pending ones."""
+    if isinstance(value, PendingLogits):
+        return value.tensor()
+    if isinstance(value, dict):
+        return {name: _computed(each) for name, each in value.items()}
+    return type(value)(map(_computed, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _joined(parts: Any) -> PendingLogits | None:
+    """Return the logits of decode steps over one cache, one after another; None where they are not.
+
+    An engine cuts a large step into several, whose kernels take fewer requests.
+    """
+    import torch
+
+    if not all(isinstance(part, PendingLogits) and not part.computed for part in parts):
+        return None
+    steps = [part.operands for part in parts]
+    first = steps[0]
+    alike = {(part.shape[1], part.forced_first, part.forced_last) for part in parts}
+    if not isinstance(first, Step) or len(alike) != 1:
+        return None
+    if any(not isinstance(step, Step) or step.kv_cache is not first.kv_cache for step in steps):
+        return None
+    columns = dict(zip(Step._fields, zip(*steps, strict=True), strict=True))
+    del columns["kv_cache"]
+    step = Step(kv_cache=first.kv_cache, **{n: torch.cat(c) for n, c in columns.items()})
+    made = PendingLogits(step, lambda: torch.cat([p.tensor() for p in parts]), parts[0].shape[1])
+    made.forced_first, made.forced_last = parts[0].forced_first, parts[0].forced_last
+    return made
 
 
 class Installed:
@@ -120,7 +182,7 @@ class Installed:
 def select(
     pending: PendingLogits, topk: int, made: Installed, counted: str, **options: Any
 ) -> Tensor | None:
-    """Return (S, K) int32 ids by `torch.ops.dosa.topk`, on the device of the operands.
+    """Return (S, K) int32 ids by `torch.ops.dosa`, on the device of the operands.
 
     The call is counted by the name `counted`. None, and one more among the fallbacks, where the
     engine refuses it.
@@ -129,10 +191,13 @@ def select(
 
     import_module("dosa.torch")
     options["forced_first"], options["forced_last"] = pending.forced_first, pending.forced_last
-    if pending.device.type == "cuda":
+    operator = torch.ops.dosa.topk
+    if isinstance(pending.operands, Step):
+        operator, options["max_context"] = torch.ops.dosa.paged_topk, pending.shape[1]
+    elif pending.device.type == "cuda":
         options["score_model"] = "sm90"  # the logits that this stands for
     try:
-        found: Tensor = torch.ops.dosa.topk(*pending.operands, topk, **options)
+        found: Tensor = operator(*pending.operands, topk, **options)
     except Error as refused:
         made.fallbacks[f"refused: {refused}"] += 1
         return None
@@ -149,6 +214,22 @@ def cannot(operands: Operands, q_scale: Tensor | None) -> str | None:
         return "queries or keys that are no float8_e4m3fn"
     if weights.dtype != torch.float32:
         return f"weights of {weights.dtype}"
+    return engine_problem(q.device)
+
+
+def cannot_step(step: Step, q_scale: Tensor | None, indices: Tensor | None) -> str | None:
+    """Return why the engine cannot serve a decode step, or None."""
+    import torch
+
+    q, _, weights, lens, _ = step
+    if q_scale is not None or q.dtype != torch.float8_e4m3fn:
+        return "queries that are no float8_e4m3fn"
+    if weights.dtype != torch.float32:
+        return f"weights of {weights.dtype}"
+    if indices is not None:
+        return "requests with different numbers of queries"
+    if tuple(lens.shape) not in ((q.shape[0],), tuple(q.shape[:2])):
+        return "lengths of another shape than (B) or (B, next_n)"
     return engine_problem(q.device)
 
 

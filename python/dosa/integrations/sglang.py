@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SGLang's DSA indexer with DoSA's selection, in prefill.
+"""SGLang's DSA indexer with DoSA's selection, in prefill and decode.
 
     from dosa.integrations import sglang
 
@@ -8,8 +8,9 @@
 In `sglang.srt.layers.attention.dsa`, the logits of an extend step are no longer computed: the Top-K
 backend that is given them calls `torch.ops.dosa.topk` with what they would be made of, in the index
 form that the step needs: positions of a request, the same plus an offset (ragged), or slots of the
-page table (paged). Initial and local tokens that are always kept stay so. Insertion into the cache,
-gathering, metadata and decode stay SGLang's.
+page table (paged). Those of a decode step, a target verification or a paged extend are not computed
+either: there it is `torch.ops.dosa.paged_topk` on the paged cache. Initial and local tokens that
+are always kept stay so. Insertion into the cache, gathering and metadata stay SGLang's.
 
 See docs/integrations.md for what was and what was not run.
 """
@@ -23,7 +24,9 @@ from dosa.integrations._pending import (
     Installed,
     Operands,
     PendingLogits,
+    Step,
     cannot,
+    cannot_step,
     ready,
     select,
 )
@@ -37,6 +40,7 @@ FIRST, BEYOND = (0, 5, 22), (0, 5, 24)
 INDEXER = "sglang.srt.layers.attention.dsa.dsa_indexer"
 BACKEND = "sglang.srt.layers.attention.dsa.dsa_topk_backend"
 LOGITS = "resolve_fp8_mqa_logits_fn"
+DECODE_LOGITS = "resolve_fp8_paged_mqa_logits_fn"  # a release without it keeps its own
 FORCED = "_mask_init_and_local_tokens"
 # The arguments that the selection is called with; the contract test compares.
 FORCED_PARAMETERS = ("self", "logits", "lengths", "row_starts")
@@ -105,6 +109,8 @@ def _has(owner: Any, path: str) -> bool:
 def apply(indexer: Any, backend: Any, made: Installed) -> None:
     """Replace names in the modules of the indexer and of the Top-K backends."""
     _replace_logits(indexer, made)
+    if hasattr(indexer, DECODE_LOGITS):
+        _replace_decode_logits(indexer, made)
     _replace_forced(indexer.Indexer, made)
     _replace_selection(backend, made)
 
@@ -125,6 +131,33 @@ def _replace_logits(indexer: Any, made: Installed) -> None:
         )
 
     made.replace(indexer, LOGITS, lambda: logits)
+
+
+def _replace_decode_logits(indexer: Any, made: Installed) -> None:
+    resolve = getattr(indexer, DECODE_LOGITS)
+
+    def logits(
+        q: Tensor,
+        kv_cache: Tensor,
+        weights: Tensor,
+        context_lens: Tensor,
+        block_table: Tensor,
+        schedule_metadata: Any,
+        max_seq_len: int,
+        **named: Any,
+    ) -> Any:
+        def compute() -> Any:
+            arguments = (q, kv_cache, weights, context_lens, block_table)
+            return resolve()(*arguments, schedule_metadata, max_seq_len, **named)
+
+        step = Step(q, kv_cache, weights, context_lens, block_table)
+        reason = cannot_step(step, None, None)
+        if reason is not None:
+            made.fallbacks[reason] += 1
+            return compute()
+        return PendingLogits(step, compute, max_seq_len)
+
+    made.replace(indexer, DECODE_LOGITS, lambda: logits)
 
 
 def _replace_forced(owner: Any, made: Installed) -> None:
@@ -198,9 +231,10 @@ def _select(
     import torch
 
     start = torch.zeros_like(lengths) if row_starts is None else row_starts
-    start = start.to(torch.int32).contiguous()
-    end = (start + lengths).to(torch.int32)
-    pending.operands = pending.operands._replace(k_start=start, k_end=end)
+    if isinstance(pending.operands, Operands):
+        start = start.to(torch.int32).contiguous()
+        end = (start + lengths).to(torch.int32)
+        pending.operands = pending.operands._replace(k_start=start, k_end=end)
     if unfused:
         return select(pending, topk, made, "relative", index_form="relative")
     if ragged and offset is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's sparse attention indexer with DoSA's selection, in prefill.
+"""vLLM's sparse attention indexer with DoSA's selection, in prefill and decode.
 
     from dosa.integrations import vllm
 
@@ -9,8 +9,9 @@ or, where a server starts its own processes, by vLLM's own switch: ``VLLM_PLUGIN
 
 In `vllm.model_executor.layers.sparse_attn_indexer`, the code behind the custom operator
 `torch.ops.vllm.sparse_attn_indexer`, the logits of a prefill chunk are no longer computed: the
-selection that follows calls `torch.ops.dosa.topk` with what they would be made of. Everything else,
-insertion into the cache, gathering, metadata, context parallelism and decode, stays vLLM's.
+selection that follows calls `torch.ops.dosa.topk` with what they would be made of, and for decode
+steps `torch.ops.dosa.paged_topk` on the paged cache. Everything else, insertion into the cache,
+gathering, metadata and context parallelism, stays vLLM's.
 
 See docs/integrations.md for what was and what was not run.
 """
@@ -26,7 +27,9 @@ from dosa.integrations._pending import (
     Installed,
     Operands,
     PendingLogits,
+    Step,
     cannot,
+    cannot_step,
     ready,
     select,
 )
@@ -41,6 +44,14 @@ FIRST, BEYOND = (0, 29), (0, 34)
 MODULE = "vllm.model_executor.layers.sparse_attn_indexer"
 LOGITS = "fp8_fp4_mqa_logits"
 SELECTION = "top_k_per_row_prefill"
+# Of decode steps; a release without them keeps its own.
+DECODE_LOGITS = "fp8_fp4_paged_mqa_logits"
+DECODE_SELECTION = "get_indexer_topk"
+DECODE_PARAMETERS = (
+    *("q", "kv_cache", "weights", "context_lens", "block_tables", "schedule_metadata"),
+    *("max_model_len", "indices"),
+)
+DECODE_ARGUMENTS = 6  # of a selection: logits, lengths, next_n, indices, K, longest
 # The order of their leading arguments, which calls rely on; the contract test compares.
 LOGITS_PARAMETERS = ("q", "kv", "weights", "cu_seqlen_ks", "cu_seqlen_ke")
 SELECTION_PARAMETERS = (
@@ -124,10 +135,71 @@ def apply(module: Any, made: Installed) -> None:
 
     made.replace(module, LOGITS, logits)
     made.replace(module, "ops", _Operators(module.ops, made))
+    if hasattr(module, DECODE_LOGITS) and hasattr(module, DECODE_SELECTION):
+        made.replace(module, DECODE_LOGITS, _decode_logits(getattr(module, DECODE_LOGITS), made))
+        select_by = _decode_selection(getattr(module, DECODE_SELECTION), made)
+        made.replace(module, DECODE_SELECTION, select_by)
     for name in READERS:
         if hasattr(module, name):
             made.replace(module, name, _reading(getattr(module, name)))
     made.replace(module, MERGE, _merging(getattr(module, MERGE)))
+
+
+def _decode_logits(original: Callable[..., Any], made: Installed) -> Callable[..., Any]:
+    def logits(
+        q: tuple[Tensor, Tensor | None],
+        kv_cache: Tensor,
+        weights: Tensor,
+        context_lens: Tensor,
+        block_tables: Tensor,
+        schedule_metadata: Any,
+        max_model_len: int,
+        indices: Tensor | None = None,
+    ) -> Any:
+        def compute() -> Any:
+            return original(
+                q,
+                kv_cache,
+                weights,
+                context_lens,
+                block_tables,
+                schedule_metadata,
+                max_model_len=max_model_len,
+                indices=indices,
+            )
+
+        step = Step(q[0], kv_cache, weights, context_lens, block_tables)
+        reason = cannot_step(step, q[1], indices)
+        if reason is not None:
+            made.fallbacks[reason] += 1
+            return compute()
+        return PendingLogits(step, compute, max_model_len)
+
+    return logits
+
+
+def _decode_selection(original: Callable[..., Any], made: Installed) -> Callable[..., Any]:
+    """Replace what a Top-K backend of vLLM does with logits that are pending."""
+
+    def backend(*names: Any, **named: Any) -> Callable[..., Any]:
+        theirs = original(*names, **named)
+
+        def select_rows(
+            logits: Any, seq_lens: Tensor, next_n: int, indices: Tensor, topk: int, *rest: Any
+        ) -> None:
+            if isinstance(logits, PendingLogits) and not logits.computed:
+                found = select(logits, topk, made, "decode")
+                if found is not None:
+                    indices.copy_(found)
+                    return
+            elif isinstance(logits, PendingLogits):
+                made.fallbacks["logits that were read before the selection"] += 1
+            given = logits.tensor() if isinstance(logits, PendingLogits) else logits
+            theirs(given, seq_lens, next_n, indices, topk, *rest)
+
+        return select_rows
+
+    return backend
 
 
 class _Operators:

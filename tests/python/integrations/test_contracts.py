@@ -103,6 +103,26 @@ def test_vllm(version: str) -> None:
     assert ast.unparse(call.args[3]) == "topk_indices"
 
 
+@pytest.mark.parametrize("version", ["0.33.0", "newest"])
+def test_vllm_decode(version: str) -> None:
+    text = published.source("vllm", version, "vllm/utils/deep_gemm.py")
+    assert tuple(published.parameters(text, vllm.DECODE_LOGITS)) == vllm.DECODE_PARAMETERS
+    text = published.source("vllm", version, vllm.MODULE.replace(".", "/") + ".py")
+    imported = [
+        ast.unparse(node) for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)
+    ]
+    for name in (vllm.DECODE_LOGITS, vllm.DECODE_SELECTION):
+        assert any(name in line for line in imported)
+    (call,) = published.calls(text, "sparse_attn_indexer", vllm.DECODE_LOGITS)
+    given = [*(None for _ in call.args), *(keyword.arg for keyword in call.keywords)]
+    assert given[6:] == ["max_model_len", "indices"]
+    (call,) = published.calls(text, "sparse_attn_indexer", f"{vllm.DECODE_SELECTION}(topk_backend)")
+    assert len(call.args) == vllm.DECODE_ARGUMENTS
+    assert [ast.unparse(argument) for argument in call.args[2:5]] == [
+        *("next_n", "topk_indices", "topk_tokens"),
+    ]
+
+
 @releases("vllm")
 def test_vllm_plugins(version: str) -> None:
     text = published.source("vllm", version, "vllm/plugins/__init__.py")
@@ -126,5 +146,12 @@ def test_sglang(version: str) -> None:
         assert ast.unparse(call.args[1]) == "kv_fp8"
         assert [keyword.arg for keyword in call.keywords] == ["clean_logits"]
     assert published.calls(text, ragged, f"{sglang.LOGITS}()")
+    paged = "Indexer._get_topk_paged"
+    for call in published.calls(text, paged, f"{sglang.DECODE_LOGITS}()"):
+        assert len(call.args) == 7
+        assert [keyword.arg for keyword in call.keywords] == ["clean_logits"]
+    assert published.calls(text, paged, f"{sglang.DECODE_LOGITS}()")
+    for call in published.calls(text, paged, "metadata.topk_transform"):
+        assert [ast.unparse(argument) for argument in call.args] == ["logits", "self.index_topk"]
     for call in published.calls(text, ragged, "metadata.topk_transform"):
         assert [ast.unparse(argument) for argument in call.args][1:] == ["self.index_topk"]

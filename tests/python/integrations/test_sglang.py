@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 import oracle  # noqa: E402
 import published  # noqa: E402
 from dosa.integrations import _pending, sglang  # noqa: E402
-from serving import Batch, K, all_logits  # noqa: E402
+from serving import Batch, K, Steps, all_logits, step_logits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -76,6 +76,63 @@ class Sglang:
         self.computed = 0
         self.indexer.resolve_fp8_mqa_logits_fn = lambda: self.logits  # type: ignore[attr-defined]
 
+        text = published.source(
+            "sglang", version, "sglang/kernels/ops/attention/dsa/paged_mqa_logits.py"
+        )
+        self.paged: dict[str, Any] = {"torch": torch, "Callable": Any}
+        names = ["_restore_row_stride", "deepgemm_paged_mqa_logits_native"]
+        published.run(text, [*names, "deepgemm_paged_mqa_logits_split"], self.paged)
+        self.indexer.resolve_fp8_paged_mqa_logits_fn = (  # type: ignore[attr-defined]
+            lambda: self.paged_logits
+        )
+
+    def paged_logits(self, q: Any, *rest: Any, clean_logits: bool) -> Any:
+        assert not clean_logits
+        self.computed += 1
+        *arrays, _, width = rest
+        return step_logits(q, *arrays, width)
+
+    def run_step(self, steps: Steps, attention: Any, first: int, last: int, most: int) -> Any:
+        """What `Indexer._get_topk_paged` does behind the choice of a backend."""
+        q, cache, weights, lens, table = steps.tensors()
+        cache, width = cache.unsqueeze(2), table.shape[1] * steps.page
+        logits_of = self.indexer.resolve_fp8_paged_mqa_logits_fn
+
+        def chunked(
+            q: Any, cache: Any, w: Any, lens: Any, table: Any, plan: Any, *rest: Any, **n: Any
+        ) -> Any:
+            if len(q) <= most:
+                return logits_of()(q, cache, w, lens, table, plan, *rest, **n)
+            each = q.shape[1]
+            parts = []
+            for start in range(0, len(q), most):
+                some = slice(start, start + most)
+                rows = slice(start * each, (start + most) * each)
+                parts.append(
+                    logits_of()(q[some], cache, w[rows], lens[some], table[some], plan, *rest, **n)
+                )
+            return torch.cat(parts, dim=0)
+
+        common = {"q_offset": steps.rows}
+        if steps.next_n > 1:
+            expanded = table.repeat_interleave(steps.next_n, 0)
+            call = self.paged["deepgemm_paged_mqa_logits_native"]
+            common |= {"B": len(lens), "next_n": steps.next_n}
+        else:
+            expanded, call = table, self.paged["deepgemm_paged_mqa_logits_split"]
+        logits = call(chunked, q, cache, weights, lens, expanded, None, width, **common)
+        indexer = self.indexer.Indexer()
+        indexer.num_init_tokens, indexer.num_local_tokens = first, last
+        metadata = object.__new__(self.metadata)
+        metadata.__dict__.update(
+            attn_metadata=attention,
+            topk_transform_method=self.backend.TopkTransformMethod.PAGED,
+            topk_backend=self.backend.DSATopKBackend.TORCH,
+            force_unfused_topk=False,
+        )
+        indexer._mask_init_and_local_tokens(logits, lens.flatten())
+        return metadata.topk_transform(logits, K)
+
     def logits(self, q: Any, kv: Any, weights: Any, ks: Any, ke: Any, clean_logits: bool) -> Any:
         assert not clean_logits
         self.computed += 1
@@ -100,17 +157,20 @@ class Sglang:
         return metadata.topk_transform(logits, K, ks=start)
 
 
+@pytest.fixture
+def sglang_modules() -> Iterator[None]:
+    """Take the stand-ins out of the list of modules again."""
+    before = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(before):
+        if name.split(".")[0] == "sglang":
+            del sys.modules[name]
+
+
 @published.WANTED
+@pytest.mark.usefixtures("sglang_modules")
 @pytest.mark.parametrize("version", ["0.5.22", "0.5.23"])
 class TestSglang:
-    @pytest.fixture(autouse=True)
-    def _modules(self) -> Iterator[None]:
-        before = dict(sys.modules)
-        yield
-        for name in set(sys.modules) - set(before):
-            if name.split(".")[0] == "sglang":
-                del sys.modules[name]
-
     def attention(self, batch: Batch) -> Any:
         _, _, _, _, start, end = batch.tensors()
         made = torch.Generator().manual_seed(1)
@@ -189,6 +249,41 @@ class TestSglang:
         start, end = batch.inputs.k_start[7], batch.inputs.k_end[7]
         infinite = torch.isinf(seen[0][7, start:end]).nonzero()[:, 0].tolist()
         assert infinite == [0, 1, end - start - 1]
+
+
+@published.WANTED
+@pytest.mark.parametrize("version", ["0.5.23"])
+@pytest.mark.parametrize("next_n", [1, 2])
+@pytest.mark.parametrize("most", [3, 100])
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (2, 3)])
+def test_decode(
+    version: str, next_n: int, most: int, first: int, last: int, sglang_modules: None
+) -> None:
+    """Steps of decode and of target verification, in one call of the kernel and in several."""
+    steps = Steps(next_n)
+    for fused in (False, True):
+        engine = Sglang(version, fused)
+        made = torch.Generator().manual_seed(1)
+        slots = torch.randperm(len(steps.lengths) * 400, generator=made).int()
+        attention = SimpleNamespace(
+            dsa_seqlens_expanded=torch.from_numpy(steps.lens).flatten(),
+            cu_seqlens_q=torch.arange(len(steps.lengths) + 1, dtype=torch.int32) * next_n,
+            topk_indices_offset=None,
+            page_table_1=slots.view(len(steps.lengths), -1),
+        )
+        installed = _pending.Installed("sglang")
+        sglang.apply(engine.indexer, engine.backend, installed)
+        found = engine.run_step(steps, attention, first, last, most).numpy()
+        relative = steps.expected(forced_first=first, forced_last=last)
+        if fused:
+            request = np.arange(steps.rows) // next_n
+            table = attention.page_table_1.numpy()[request]
+            mapped = np.take_along_axis(table, np.maximum(relative, 0), 1)
+            relative = np.where(relative >= 0, mapped, -1)
+        np.testing.assert_array_equal(found, relative)
+        assert engine.computed == 0, "the logits were computed"
+        assert installed.calls == {"slot" if fused else "relative": 1}
+        assert not installed.fallbacks
 
 
 def test_slots_of_chosen_requests() -> None:

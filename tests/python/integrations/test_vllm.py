@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 import published  # noqa: E402
 from dosa.integrations import _pending, vllm  # noqa: E402
-from serving import Batch, D, K, all_logits  # noqa: E402
+from serving import Batch, D, K, Steps, all_logits, rank_rows, step_logits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -65,6 +65,7 @@ class Vllm:
             _apply_candidate_mask=self.hide,
         )
         names = ["_gather_workspace_shapes", "_merge_dcp_topk_global", "sparse_attn_indexer"]
+        names += ["kv_cache_as_quant_view"] if "def kv_cache_as_quant_view" in text else []
         names += ["as_fp32_logits"] if "def as_fp32_logits" in text else []
         published.run(text, names, namespace)
         self.computed = self.ranked = 0
@@ -101,6 +102,71 @@ class Vllm:
             prefill=SimpleNamespace(chunks=chunks),
         )
 
+    def decode(self, steps: Steps) -> Any:
+        """The part of a step that decodes, of whole requests in pages."""
+        _, _, _, lens, table = steps.tensors()
+        decode = SimpleNamespace(
+            decode_lens=torch.full((len(lens),), steps.next_n),
+            requires_padding=False,
+            seq_lens=lens,
+            block_table=table,
+            schedule_metadata=None,
+            indices=None,
+            global_seq_lens=None,
+        )
+        return self.metadata(
+            slot_mapping=torch.arange(steps.rows),
+            num_decodes=len(lens),
+            num_decode_tokens=steps.rows,
+            num_prefills=0,
+            decode=decode,
+            max_seq_len=max(steps.lengths),
+        )
+
+    def run_decode(self, steps: Steps, **changes: Any) -> Any:
+        q, cache, weights, *_ = steps.tensors()
+        metadata = self.decode(steps)
+        for name, value in changes.pop("decode", {}).items():
+            setattr(metadata.decode, name, value)
+        self.module.__dict__.update(
+            get_forward_context=lambda: SimpleNamespace(
+                attn_metadata={"layer": metadata}, cudagraph_runtime_mode=None
+            ),
+            fp8_fp4_paged_mqa_logits=self.module.__dict__.get(
+                "fp8_fp4_paged_mqa_logits", self.paged_logits
+            ),
+            get_indexer_topk=self.module.__dict__.get("get_indexer_topk", lambda _: self.rank_step),
+        )
+        return self.run(
+            hidden_states=torch.empty((steps.rows, 1)),
+            q_quant=q,
+            kv_cache=cache,
+            weights=weights,
+            topk_indices_buffer=torch.full((steps.rows, K), -7, dtype=torch.int32),
+            topk_backend="auto",
+            **changes,
+        )
+
+    def paged_logits(
+        self,
+        q: Any,
+        cache: Any,
+        weights: Any,
+        lens: Any,
+        table: Any,
+        schedule: Any,
+        max_model_len: int,
+        indices: Any = None,
+    ) -> Any:
+        self.computed += 1
+        return step_logits(q[0], cache, weights, lens, table, max_model_len)
+
+    def rank_step(
+        self, logits: Any, lens: Any, next_n: int, out: Any, topk: int, longest: int
+    ) -> None:
+        self.ranked += 1
+        rank_rows(logits, lens, out, topk)
+
     def gather(self, cache: Any, k: Any, scale: Any, *_: Any) -> None:
         k.view(torch.uint8).copy_(cache[0])
         scale.copy_(cache[1])
@@ -130,7 +196,9 @@ class Vllm:
 
     def run(self, **changes: Any) -> Any:
         q, k, scale, weights, *_ = self.batch.tensors()
-        out = torch.full((self.batch.rows, K), -7, dtype=torch.int32)
+        out = changes.get("topk_indices_buffer")
+        if out is None:
+            out = torch.full((self.batch.rows, K), -7, dtype=torch.int32)
         cache = (k.view(torch.uint8), scale.view(torch.uint8).view(-1, 4))
         given: dict[str, Any] = {
             "hidden_states": torch.empty((self.batch.rows, 1)),
@@ -204,6 +272,49 @@ class TestVllm:
             engine.module.fp8_fp4_mqa_logits(*given)
         assert engine.computed == 1
         assert made.fallbacks == {"queries or keys that are no float8_e4m3fn": 1}
+
+
+@published.WANTED
+@pytest.mark.parametrize("version", ["0.33.0"])
+class TestDecode:
+    @pytest.mark.parametrize("next_n", [1, 2])
+    def test_steps(self, version: str, next_n: int, batch: Batch) -> None:
+        engine, steps = Vllm(version, batch), Steps(next_n)
+        expected = steps.expected()
+        np.testing.assert_array_equal(engine.run_decode(steps), expected)
+        assert (engine.computed, engine.ranked) == (1, 1)
+        made = _pending.Installed("vllm")
+        vllm.apply(engine.module, made)
+        np.testing.assert_array_equal(engine.run_decode(steps), expected)
+        assert (engine.computed, engine.ranked) == (1, 1), "the logits were computed"
+        assert made.calls == {"decode": 1}
+        assert not made.fallbacks
+        made.uninstall()
+        np.testing.assert_array_equal(engine.run_decode(steps), expected)
+        assert engine.computed == 2
+
+    def test_others_that_read_the_logits_have_them(self, version: str, batch: Batch) -> None:
+        engine, steps = Vllm(version, batch), Steps(1)
+        options = {
+            "candidate_blocks": torch.zeros((steps.rows, 1), dtype=torch.int32),
+            "candidate_block_size": 8,
+        }
+        expected = engine.run_decode(steps, **options)
+        assert not np.array_equal(expected, steps.expected())
+        made = _pending.Installed("vllm")
+        vllm.apply(engine.module, made)
+        np.testing.assert_array_equal(engine.run_decode(steps, **options), expected)
+        assert made.fallbacks == {"logits that were read before the selection": 1}
+
+    def test_what_is_left_to_the_original(self, version: str, batch: Batch) -> None:
+        engine, steps = Vllm(version, batch), Steps(1)
+        engine.run_decode(steps)
+        made = _pending.Installed("vllm")
+        vllm.apply(engine.module, made)
+        varlen = {"indices": torch.arange(steps.rows)}
+        np.testing.assert_array_equal(engine.run_decode(steps, decode=varlen), steps.expected())
+        assert made.fallbacks == {"requests with different numbers of queries": 1}
+        assert not made.calls
 
 
 def test_the_plugin_waits_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
