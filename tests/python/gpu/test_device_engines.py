@@ -121,7 +121,8 @@ def test_sglang(most: int) -> None:
     pages = (SimpleNamespace(page_table_1=table), rows, None)
     lengths = step.lens.flatten()
     found = sglang._select(logits, lengths, None, K, False, False, None, pages, made)
-    ids = dosa.paged_topk(*step, K, forced_first=3, forced_last=5).indices
+    forced: Any = {"forced_first": 3, "forced_last": 5}
+    ids = dosa.paged_topk(*step, K, **forced).indices
     slots = table.gather(1, ids.clamp(min=0).long())
     assert torch.equal(found, torch.where(ids >= 0, slots, -1))
     assert made.calls == {"slot": 1}
