@@ -14,8 +14,9 @@ namespace dosa::select {
 namespace {
 
 struct Config {
-  static constexpr int kThreads = 1024;
-  static constexpr int kLoads = 2;                  // entries of a thread in a step
+  static constexpr int kThreads = 512;
+  static constexpr int kCtas = 2;   // of an SM: shared memory has room for them with K = 2048
+  static constexpr int kLoads = 2;  // entries of a thread in a step
   static constexpr int kStep = kThreads * kLoads;   // entries of a step
   static constexpr int kDistinctRoom = 8192;        // a power of two, for sorting by id
   static constexpr int kLeastRoom = kDistinctRoom;  // also what writing a row needs
@@ -65,38 +66,55 @@ __device__ void find_lists(const MergeParams& params, int64_t index, Shared& sha
   __syncthreads();
 }
 
-/// Appends the entries of one step, all of them of lists [first, ...), that may be among the K
-/// best. `group` threads read one list, from entry `place` on.
-__device__ void add_step(const MergeParams& params, Row& row, int first, uint32_t place,
-                         int group) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread & 31;
-  const int list = first + thread / group;
-  const uint32_t from = place + static_cast<uint32_t>(thread % group);
+/// Where a step is: `group` threads read each of the lists [first, ...), from entry `place` on.
+struct Cursor {
+  int first = 0;
+  uint32_t place = 0;
+};
+
+/// What a thread has read for a step.
+struct Entries {
   float scores[Config::kLoads];
   int32_t ids[Config::kLoads];
+};
+
+/// A thread's i-th entry of a step.
+__device__ __forceinline__ uint32_t entry_of(Cursor at, int group, int i) {
+  return at.place + static_cast<uint32_t>(static_cast<int>(threadIdx.x) % group + i * group);
+}
+
+__device__ void load_step(const MergeParams& params, const Row& row, Cursor at, int group,
+                          Entries& loaded) {
+  const int list = at.first + static_cast<int>(threadIdx.x) / group;
 #pragma unroll
   for (int i = 0; i < Config::kLoads; ++i) {
-    const uint32_t entry = from + static_cast<uint32_t>(i * group);
-    ids[i] = -1;
-    scores[i] = 0;
+    const uint32_t entry = entry_of(at, group, i);
+    loaded.ids[i] = -1;
+    loaded.scores[i] = 0;
     if (list < params.lists && entry < row.shared.end[list]) {
-      ids[i] = params.ids[row.shared.begin[list] + entry];
-      scores[i] = params.scores[row.shared.begin[list] + entry];
+      loaded.ids[i] = params.ids[row.shared.begin[list] + entry];
+      loaded.scores[i] = params.scores[row.shared.begin[list] + entry];
     }
   }
+}
+
+/// Appends the entries of a step that may be among the K best.
+__device__ void add_step(const MergeParams& params, Row& row, Cursor at, int group,
+                         const Entries& loaded) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  const int list = at.first + static_cast<int>(threadIdx.x) / group;
   __syncthreads();  // everybody has looked at the ends
 #pragma unroll
   for (int i = 0; i < Config::kLoads; ++i) {
-    const uint32_t entry = from + static_cast<uint32_t>(i * group);
-    if (list < params.lists && ids[i] < 0) atomicMin(&row.shared.end[list], entry);
+    if (list < params.lists && loaded.ids[i] < 0) {
+      atomicMin(&row.shared.end[list], entry_of(at, group, i));
+    }
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < Config::kLoads; ++i) {
-    const uint32_t entry = from + static_cast<uint32_t>(i * group);
-    const bool valid = list < params.lists && entry < row.shared.end[list];
-    const uint64_t record = numeric::make_record(scores[i], ids[i]);
+    const bool valid = list < params.lists && entry_of(at, group, i) < row.shared.end[list];
+    const uint64_t record = numeric::make_record(loaded.scores[i], loaded.ids[i]);
     const bool keep = valid && record > row.floor;
     const uint32_t votes = __ballot_sync(0xffffffffu, keep);
     uint32_t base = 0;
@@ -149,24 +167,45 @@ __device__ int remove_repeats(Row& row, int count) {
   return static_cast<int>(row.shared.distinct);
 }
 
-/// How many of buffer [0, count) reach a bound.
-__device__ int count_reaching(Row& row, int count, uint64_t bound) {
-  if (threadIdx.x == 0) row.shared.distinct = 0;
-  __syncthreads();
-  uint32_t own = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += Config::kThreads) {
-    own += row.buffer[i] >= bound ? 1 : 0;
+/// Copies the entries of buffer [0, count) that reach `bound` to `kept`, at most `most` of them;
+/// the least of them is the new floor where there are K. Returns how many reach it.
+__device__ int keep_reaching(Row& row, int count, uint64_t bound, int most, int topk) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  RadixShared& radix = row.shared.radix;
+  if (threadIdx.x == 0) {
+    radix.cursor = 0;
+    radix.least = ~0ull;
   }
-  own = __reduce_add_sync(0xffffffffu, own);
-  if ((threadIdx.x & 31) == 0 && own != 0) atomicAdd(&row.shared.distinct, own);
   __syncthreads();
-  const int found = static_cast<int>(row.shared.distinct);
+  uint64_t least = ~uint64_t{0};
+  for (int start = 0; start < count; start += Config::kThreads) {
+    const int i = start + static_cast<int>(threadIdx.x);
+    const uint64_t record = i < count ? row.buffer[i] : 0;
+    const bool keep = record >= bound;
+    const uint32_t votes = __ballot_sync(0xffffffffu, keep);
+    uint32_t base = 0;
+    if (lane == 0 && votes != 0) base = atomicAdd(&radix.cursor, __popc(votes));
+    base = __shfl_sync(0xffffffffu, base, 0);
+    const int place = static_cast<int>(base) + __popc(votes & ((1u << lane) - 1));
+    if (!keep || place >= most) continue;
+    row.kept[place] = record;
+    least = record < least ? record : least;
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    const uint64_t other = __shfl_xor_sync(0xffffffffu, least, step);
+    least = other < least ? other : least;
+  }
+  if (lane == 0) atomicMin(&radix.least, static_cast<unsigned long long>(least));
   __syncthreads();
-  return found;
+  if (most == topk) row.floor = radix.least;
+  const int reached = static_cast<int>(radix.cursor);
+  __syncthreads();
+  return reached;
 }
 
-/// Moves the K best entries of the buffer to `kept`, and their number to `count`. False where
-/// entries that are alike do not let K of them be told from the others: then nothing is moved.
+/// Copies the K best entries of the buffer to `kept`, and their number to `count`. False where
+/// entries that are alike do not let K of them be told from the others.
 __device__ bool keep_best(Row& row, int topk, bool distinct, int& count) {
   count = static_cast<int>(row.shared.filled);
   __syncthreads();
@@ -177,10 +216,7 @@ __device__ bool keep_best(Row& row, int topk, bool distinct, int& count) {
     const uint64_t reached =
         rank < count ? rank_bound<Config::kThreads>(row.shared.radix, row.buffer, count, rank) : 1;
     const uint64_t bound = reached > 0 ? reached : 1;
-    if (!distinct && count_reaching(row, count, bound) != rank) return false;
-    const uint64_t least =
-        keep_records<Config::kThreads>(row.shared.radix, row.buffer, count, bound, row.kept);
-    if (rank == topk) row.floor = least;
+    if (keep_reaching(row, count, bound, rank, topk) != rank) return false;
   }
   count = rank;
   __syncthreads();
@@ -200,20 +236,25 @@ __device__ int stream_row(const MergeParams& params, Row& row, int64_t index, bo
   const int together = Config::kThreads / group;
   const int room = distinct ? Config::kDistinctRoom : row.room;
   int count = 0;
-  for (int first = 0; first < params.lists; first += together) {
-    for (uint32_t place = 0; place < longest;
-         place += static_cast<uint32_t>(group * Config::kLoads)) {
-      if (static_cast<int>(row.shared.filled) > room - Config::kStep) {
-        __syncthreads();
-        if (!keep_best(row, params.topk, distinct, count)) return -1;
-        for (int i = static_cast<int>(threadIdx.x); i < count; i += Config::kThreads) {
-          row.buffer[i] = row.kept[i];
-        }
-        if (threadIdx.x == 0) row.shared.filled = static_cast<uint32_t>(count);
-        __syncthreads();
+  Cursor next;
+  Entries ahead;  // the next step's, on their way while one is done
+  load_step(params, row, next, group, ahead);
+  while (longest > 0 && next.first < params.lists) {
+    const Cursor at = next;
+    const Entries loaded = ahead;
+    next.place += static_cast<uint32_t>(group * Config::kLoads);
+    if (next.place >= longest) next = {at.first + together, 0};
+    load_step(params, row, next, group, ahead);
+    if (static_cast<int>(row.shared.filled) > room - Config::kStep) {
+      __syncthreads();
+      if (!keep_best(row, params.topk, distinct, count)) return -1;
+      for (int i = static_cast<int>(threadIdx.x); i < count; i += Config::kThreads) {
+        row.buffer[i] = row.kept[i];
       }
-      add_step(params, row, first, place, group);
+      if (threadIdx.x == 0) row.shared.filled = static_cast<uint32_t>(count);
+      __syncthreads();
     }
+    add_step(params, row, at, group, loaded);
   }
   return keep_best(row, params.topk, distinct, count) ? count : -1;
 }
@@ -273,7 +314,7 @@ __device__ void write_rest(const MergeParams& params, int64_t index, int count) 
 /// Repeats are rare, so a row is first answered as if each entry were a key of its own. If the K
 /// best are K different keys, they are the answer: every key's best entry is among the entries, and
 /// what was left out ranks below. Else the row is streamed again, and reductions remove repeats.
-__global__ void __launch_bounds__(Config::kThreads)
+__global__ void __launch_bounds__(Config::kThreads, Config::kCtas)
     merge_sm90_kernel(const __grid_constant__ MergeParams params) {
   __shared__ Shared shared;
   uint64_t* const buffer = reinterpret_cast<uint64_t*>(dynamic_shared);

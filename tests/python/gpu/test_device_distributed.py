@@ -193,6 +193,7 @@ def _disagree(rank: int, folder: Path) -> Any:
     import dosa.distributed as dd
 
     given, how = given_keys("pages", rank, 2)
+    weights = given[3].clone()
     given[3][5, 7] += rank
     found = []
     call: Any = {"sharding": how, "timeout": 30}
@@ -200,7 +201,7 @@ def _disagree(rank: int, folder: Path) -> Any:
         dd.topk_over_keys(*given, K, **call)
     except dosa.Error as error:
         found.append(str(error))
-    given[3][5, 7] -= rank
+    given[3] = weights
     topk = 5000  # more than a device takes: every rank fails alike
     try:
         dd.topk_over_keys(*given, topk, **call)

@@ -24,7 +24,7 @@ def windows(given: list[Any]) -> Any:
 
 @pytest.mark.parametrize("mode", ["auto", "base", "full", "screen", "dosa"])
 def test_counts_of_a_call(mode: Any) -> None:
-    given = normal(40, 9000)
+    given = normal(40, 30_000)
     given[4][3] = given[5][3]  # an empty row
     counts = dosa.Counts()
     found = dosa.topk(*given, K, mode=mode, scores=True, counts=counts)
