@@ -37,7 +37,8 @@ def test_counts_of_a_call(mode: Any) -> None:
     assert stats.short_rows == int((visible <= K).sum())
     for name in ("screened", "fully_scored", "records", "rounds"):
         assert rows[name].sum() == getattr(stats, name)
-    assert (stats.screened > 0) == (mode in ("screen", "dosa")) or mode == "auto"
+    assert 0 <= stats.screened <= stats.visible
+    assert stats.screened == 0 or mode not in ("base", "full")
     _, values = best(dosa.scores(*given), given[4], given[5], K, "score")
     long = visible > K
     kth = values[:, K - 1].cpu().numpy()
