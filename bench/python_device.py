@@ -4,8 +4,8 @@
     python bench/python_device.py [--out FILE.json] [--shape 4096x131072 ...]
 
 Inputs are normal values as in DeepGEMM's tests, which no bound prunes: the hard case. Printed: the
-median and the spread of event times after a warm-up, whether the ids are those of the scores, and
-the time that one call takes the host's Python.
+median and the spread of event times after a warm-up, whether the ids are those of the scores, the
+same for merging lists, and the time that one call takes the host's Python.
 """
 
 from __future__ import annotations
@@ -97,6 +97,29 @@ def host_time(repeats: int = 300) -> dict[str, list[float]]:
     return found
 
 
+def merge_times(lists: int, repeats: int, rows: int = 16384) -> dict[str, list[float]]:
+    """Return milliseconds of merging lists of K keys, and of torch.topk over all, ids sorted."""
+    scores = torch.rand((lists, rows, K), device="cuda")
+    ids = torch.arange(K, dtype=torch.int32, device="cuda") * lists
+    ids = ids + torch.arange(lists, dtype=torch.int32, device="cuda")[:, None, None]
+    ids = ids.expand(lists, rows, K).contiguous()
+
+    def others() -> tuple[Any, Any]:
+        flat = scores.transpose(0, 1).reshape(rows, -1)
+        values, place = flat.topk(K, dim=1, sorted=False)
+        found, order = ids.transpose(0, 1).reshape(rows, -1).gather(1, place).sort(1)
+        return found, values.gather(1, order)
+
+    mine, theirs = dosa.merge_topk(scores, ids, K), others()
+    same = (mine[0] == theirs[0]).all(1)  # torch.topk settles ties as it likes
+    assert float(same.float().mean()) > 0.9
+    assert torch.equal(mine[1].sort(1).values, theirs[1].sort(1).values)
+    return {
+        "dosa.merge_topk": timed(lambda: dosa.merge_topk(scores, ids, K), repeats),
+        "torch.topk, sort by id": timed(others, repeats),
+    }
+
+
 def line(name: str, samples: list[float], unit: str) -> str:
     middle, spread = statistics.median(samples), max(samples) - min(samples)
     return f"  {name:<28} {middle:9.2f} {unit} (spread {spread:.2f})"
@@ -127,6 +150,11 @@ def main() -> None:
         for name, samples in times.items():
             print(line(name, samples, "ms"), flush=True)
         assert agree
+    for lists in (2, 4, 8):
+        report[f"merge of {lists} lists"] = merge_times(lists, given.repeats)
+        print(f"16384 rows, {lists} lists of {K} keys:")
+        for name, samples in report[f"merge of {lists} lists"].items():
+            print(line(name, samples, "ms"), flush=True)
     report["host us"] = host_time()
     print("one call, host time:")
     for name, samples in report["host us"].items():
