@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What mma.sync reaches on this card with operands in registers: the floor's rate for the kernels
-// of the score model `mma_f16`. Operands are random, since zeros draw less power.
+// of the score model `mma_f16`, alone and beside fused multiply-adds, which share the registers'
+// bandwidth with it. Operands are random, since zeros draw less power.
 //
-// mma_ceiling [SECONDS]: how long the card is loaded (default 0.5)
+// mma_ceiling [SECONDS]: how long the card is loaded (default 0.5), and a third of that with each
+// of one to three multiply-adds per product
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,12 +27,17 @@ __device__ uint32_t random_halves(uint32_t seed) {
   return ((seed ^ seed >> 16) & 0xbfffbfff) % 0x7c007c00;  // any sign, exponents below 1
 }
 
-/// Eight steps over eight tiles, as a warp of the product kernels has them, without the rest.
-__global__ void __launch_bounds__(kThreads, 1) mma_ceiling_kernel(float* out) {
+/// Eight steps over eight tiles, as a warp of the product kernels has them, without the rest:
+/// kOthers multiply-adds follow each product.
+template <int kOthers>
+__global__ void __launch_bounds__(kThreads, 1) mma_ceiling_kernel(float* out, float factor) {
   const uint32_t seed = (blockIdx.x * kThreads + threadIdx.x) * 4096;
   uint32_t a[kSteps][4];
   uint32_t b[kTiles][kSteps][2];
   float products[kTiles][4] = {};
+  float others[kTiles];
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) others[i] = static_cast<float>(i);
 #pragma unroll
   for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = random_halves(seed + i);
 #pragma unroll
@@ -44,15 +51,23 @@ __global__ void __launch_bounds__(kThreads, 1) mma_ceiling_kernel(float* out) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         gpu::mma_f16(products[tile], a[step], b[tile][step][0], b[tile][step][1]);
+#pragma unroll
+        for (int i = 0; i < kOthers; ++i) {
+          float& other = others[(tile * kOthers + i) % kTiles];
+          other = __fmaf_rn(other, factor, others[(tile * kOthers + i + 1) % kTiles]);
+        }
       }
     }
   }
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kTiles * 4; ++i) sum += products[i / 4][i % 4];
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) sum += others[i];
   out[blockIdx.x * kThreads + threadIdx.x] = sum;
 }
 
+template <int kOthers>
 void run(double seconds) {
   int multiprocessors = 0;
   DOSA_CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
@@ -67,7 +82,7 @@ void run(double seconds) {
   std::vector<double> rates;
   for (double spent = 0.0; spent < seconds || rates.size() < 3;) {
     DOSA_CUDA(cudaEventRecord(begin));
-    mma_ceiling_kernel<<<multiprocessors, kThreads>>>(out);
+    mma_ceiling_kernel<kOthers><<<multiprocessors, kThreads>>>(out, 0.999f);
     DOSA_CUDA(cudaGetLastError());
     DOSA_CUDA(cudaEventRecord(end));
     DOSA_CUDA(cudaEventSynchronize(end));
@@ -78,7 +93,9 @@ void run(double seconds) {
   }
   const double last = rates.back();
   std::sort(rates.begin(), rates.end());
-  std::printf("mma.sync m16n8k16 f16: %.1f TFLOP/s (median of %zu, %.1f to %.1f, the last %.1f)\n",
+  std::printf("mma.sync m16n8k16 f16");
+  if (kOthers > 0) std::printf(" and %d multiply-adds", kOthers);
+  std::printf(": %.1f TFLOP/s (median of %zu, %.1f to %.1f, the last %.1f)\n",
               rates[rates.size() / 2], rates.size(), rates.front(), rates.back(), last);
   DOSA_CUDA(cudaFree(out));
 }
@@ -88,7 +105,11 @@ void run(double seconds) {
 
 int main(int argc, char** argv) {
   try {
-    dosa::bench::run(argc > 1 ? std::atof(argv[1]) : 0.5);
+    const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
+    dosa::bench::run<0>(seconds);
+    dosa::bench::run<1>(seconds / 3);
+    dosa::bench::run<2>(seconds / 3);
+    dosa::bench::run<3>(seconds / 3);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mma_ceiling: %s\n", error.what());
     return 1;

@@ -17,6 +17,15 @@ namespace dosa::gpu {
 
 constexpr int kWordsPerRow = 8;  // of a lane: 128 coordinates / 16
 
+/// `word`, to be decoded at each use. Where that takes seven instructions, compilers would rather
+/// decode outside the loop and spill what they decoded.
+__device__ __forceinline__ uint32_t decoded_here(uint32_t word) {
+#if __CUDA_ARCH__ < 890
+  asm volatile("" : "+r"(word));
+#endif
+  return word;
+}
+
 /// e4m3 decoded to fp16: eight products of 16 coordinates.
 struct PathF16 {
   static constexpr int kSteps = 8;
@@ -55,7 +64,8 @@ struct PathF16 {
 
   static __device__ __forceinline__ void multiply(float (&products)[4], const Keys& keys, int step,
                                                   const uint32_t (&words)[kWordsPerRow]) {
-    mma_f16(products, keys.a[step], decode_pair<0>(words[step]), decode_pair<2>(words[step]));
+    const uint32_t word = decoded_here(words[step]);
+    mma_f16(products, keys.a[step], decode_pair<0>(word), decode_pair<2>(word));
   }
 };
 

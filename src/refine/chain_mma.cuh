@@ -16,9 +16,11 @@ template <int kHeads_, int kTiles_>
 struct TileChain {
   static constexpr int kHeads = kHeads_;
   static constexpr int kTiles = kTiles_;
-  static constexpr int kSteps = kHeads / 8;               // tiles of a query
-  static constexpr int kQueries = kTiles / kSteps;        // of the warp
-  static constexpr int kChunk = kTiles > 8 ? 4 : kTiles;  // tiles whose products live at once
+  static constexpr int kSteps = kHeads / 8;         // tiles of a query
+  static constexpr int kQueries = kTiles / kSteps;  // of the warp
+  // Tiles whose products live at once: of 32 heads, one query's sums are made while the next one's
+  // products are.
+  static constexpr int kChunk = kHeads == 64 && kTiles == 8 ? 8 : 4;
   static_assert(kQueries * kSteps == kTiles, "whole queries");
   static_assert(kChunk % 4 == 0 && kSteps % 4 == 0, "a chain starts with two tiles of one chunk");
 

@@ -15,9 +15,10 @@ struct BoundEpilogue {
   static constexpr int kRowColumns = kScreenRows;
   static constexpr int kTiles = kScreenRows <= 16 ? 8 : kScreenRows / 2;
   static constexpr bool kDecoded = kTiles == 8;
-  static constexpr int kChunk = kTiles > 8 ? 4 : kTiles;  // tiles whose products live at once
-  static constexpr int kPairs = kScreenRows / 2;          // tiles of a quad; the last: aggregate
-  static constexpr int kSlots = kTiles / kPairs;          // quads of a warp
+  // Tiles whose products live at once: a quad of R' = 8 is bounded while the next is multiplied.
+  static constexpr int kChunk = kScreenRows == 16 ? 8 : 4;
+  static constexpr int kPairs = kScreenRows / 2;  // tiles of a quad; the last: aggregate
+  static constexpr int kSlots = kTiles / kPairs;  // quads of a warp
   static constexpr int kStride = kScreenRows + plan::ScreenLayout::kExtra;
   static constexpr int kTileSlots = plan::ScreenLayout::tile_queries(kScreenRows) / 4;
   static constexpr int kWords = mask_words(kScreenRows);
@@ -38,11 +39,14 @@ struct BoundEpilogue {
   };
 
   Query queries[kSlots];
-  int first_quad;  // of the warp, in the block
+  int first_quad;   // of the warp, in the block
+  uint32_t* masks;  // this lane's first word of the segment's first unit
+  int first_place;
 
   __device__ __forceinline__ void begin_segment(const Params& params, const gpu::Segment& segment,
                                                 int warp) {
     first_quad = (segment.column * gpu::StreamConfig::kWarps + warp) * kSlots;
+    if constexpr (kSink == Sink::kVote) begin_words(params, segment);
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
       const int row = row_of(segment, slot);
@@ -54,6 +58,16 @@ struct BoundEpilogue {
       query.taken = in[kScreenRows + 1];
       query.threshold = params.rows.bound_floor[row];
     }
+  }
+
+  __device__ __forceinline__ void begin_words(const Params& params, const gpu::Segment& segment) {
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    const int quad = first_quad + lane / 2;
+    first_place = segment.begin;
+    const int64_t unit =
+        static_cast<int64_t>(segment.block) * params.mask_units + first_place - params.round.begin;
+    masks = params.masks + unit * kMaskWords + quad / kTileSlots * 4 * kWords +
+            quad % kTileSlots * 2 + lane % 2;
   }
 
   [[nodiscard]] __device__ __forceinline__ int row_of(const gpu::Segment& segment, int slot) const {
@@ -132,27 +146,22 @@ struct BoundEpilogue {
         }
       }
     }
-    if constexpr (kSink == Sink::kVote) write_words(params, segment, words, keys);
+    if constexpr (kSink == Sink::kVote) write_words(words, keys);
   }
 
   /// Lane 2 slot + half writes that word.
-  __device__ __forceinline__ void write_words(const Params& params, const gpu::Segment& segment,
-                                              const uint32_t (&words)[kSlots][2],
+  __device__ __forceinline__ void write_words(const uint32_t (&words)[kSlots][2],
                                               const gpu::KeyPair& keys) const {
     const int lane = static_cast<int>(threadIdx.x) & 31;
-    if (lane >= 2 * kSlots) return;
     uint32_t word = words[0][0];
 #pragma unroll
     for (int i = 1; i < 2 * kSlots; ++i) {
       if (lane == i) word = words[i / 2][i % 2];
     }
-    const int group = keys.unit_row / 16;  // of 16 keys
-    const int quad = first_quad + lane / 2;
-    const int at = group % 4 * 128 + (quad / kTileSlots * 4 + group / 4) * kWords +
-                   quad % kTileSlots * 2 + lane % 2;
-    const int64_t unit =
-        static_cast<int64_t>(segment.block) * params.mask_units + keys.place - params.round.begin;
-    params.masks[unit * kMaskWords + at] = word;
+    const uint32_t group = static_cast<uint32_t>(keys.unit_row) / 16;  // of 16 keys
+    const uint32_t at =
+        (keys.place - first_place) * kMaskWords + group % 4 * 128 + group / 4 * kWords;
+    if (lane < 2 * kSlots) masks[at] = word;
   }
 
   __device__ __forceinline__ void store(const Params& params, const gpu::Segment& segment, int slot,
