@@ -176,7 +176,7 @@ void add_run(CLI::App& app, Action& chosen) {
   const auto args = std::make_shared<RunArgs>();
   add_engine_options(*command, args->engine);
   add_backend(*command, args->engine.backend);
-  command->add_option("--out", args->out, "Write indices, I32 [Q, K], to this safetensors file")
+  command->add_option("-o,--out", args->out, "Write indices, I32 [Q, K], to this safetensors file")
       ->type_name("FILE");
   command->add_flag("--scores", args->scores, "Write scores, F32 [Q, K], as well");
   command->add_flag("--json", args->json, "Print the report as JSON");
