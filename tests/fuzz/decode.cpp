@@ -118,6 +118,10 @@ std::vector<std::int32_t> give_states(Bytes& bytes, oracle::Step& step) {
     oracle::Random random(bytes.byte());
     for (std::uint32_t& word : step.witnesses) {
       word = static_cast<std::uint32_t>(random.once_in(5) ? random.next() : random.below(3000));
+      if (random.once_in(3) && !step.lengths.empty()) {  // the border between seen and not
+        word = static_cast<std::uint32_t>(random.pick(step.lengths)) - 1U +
+               static_cast<std::uint32_t>(random.below(3));
+      }
     }
   }
   if (bytes.once_in(2)) return index;
