@@ -3,7 +3,7 @@
 # install_deps.sh [build|ci]: installs what is missing, with apt (Debian 12 or newer, Ubuntu 24.04).
 #
 #   build  all that building, running and testing need (the default)
-#   ci     besides: the formatter, clang with its OpenMP runtime and thread sanitizer, ccache, git
+#   ci     besides: the formatter, clang with its OpenMP runtime and sanitizers, ccache, git
 #
 # Does nothing where all is there. Runs apt as root, or through sudo for others.
 set -euo pipefail

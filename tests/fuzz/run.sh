@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_FOLDER [TARGET...]: builds the fuzz targets with the preset `fuzz` and runs each on
+# run.sh BUILD_FOLDER [TARGET...]: builds the fuzz targets with the preset `asan` and runs each on
 # its corpus for 12 seconds, two at a time; DOSA_TEST_SCALE=n (nightly) makes it n times as long.
 # New inputs and what was found stay in BUILD_FOLDER/found.
 set -euo pipefail
@@ -16,7 +16,7 @@ shift
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(safetensors c_abi command_line decode differential)
 
-(cd "$root" && cmake --preset fuzz -B "$build" >/dev/null)
+(cd "$root" && cmake --preset asan -B "$build" >/dev/null)
 cmake --build "$build" --target fuzzers
 export here build seconds=$((12 * ${DOSA_TEST_SCALE:-1}))
 
@@ -29,7 +29,7 @@ run_target() {
   mkdir -p inputs
   # A thread of OpenMP that spins would take the time of the target beside it.
   export OMP_WAIT_POLICY=passive
-  export LSAN_OPTIONS=suppressions=$here/leaks.txt:print_suppressions=0
+  export LSAN_OPTIONS=suppressions=$here/../leaks.txt:print_suppressions=0
   if "$build/tests/fuzz/fuzz_$name" "-max_total_time=$seconds" \
     "-artifact_prefix=$found/" "${options[@]}" "$found/inputs" "$here/corpus/$name" \
     >"$found/log" 2>&1; then
