@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# compute-sanitizer over a small grid of all device kernels: prefill, decode, paged copies, mma.
+# compute-sanitizer over a small grid of all device kernels: prefill, decode, paged copies, merge, mma.
 #
 # Usage: scripts/sanitize_device.sh [BUILD] [TOOL...]
 #   BUILD  a build folder of preset cuda, or one with the test programs in it (build/cuda)
@@ -28,6 +28,7 @@ grid=(
   "test_gpu_topk tiny mma_f16"
   "test_gpu_decode order"
   "test_gpu_decode_api copies"
+  "test_gpu_merge ties"
 )
 
 # One tool on one program; the last line of its log says what came out.
