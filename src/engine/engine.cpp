@@ -148,9 +148,9 @@ void topk(const dosa_problem& problem, const dosa_options& options, const dosa_o
       new (sums + g) Sums(worker.group->run(begin, end, output));
       progress.add(end - begin);
     }
+    if (audit != nullptr) {
 #pragma omp critical(dosa_audit)
-    {
-      if (audit != nullptr) audit->merge(*worker.audit);
+      audit->merge(*worker.audit);
     }
   }
   if (output.stats == nullptr) return;
