@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# compute-sanitizer over a small grid of all device kernels: prefill, decode, paged copies, merge, mma.
+# compute-sanitizer over a small grid of all device kernels: prefill, decode, paged copies, merge,
+# mma.
 #
 # Usage: scripts/sanitize_device.sh [BUILD] [TOOL...]
 #   BUILD  a build folder of preset cuda, or one with the test programs in it (build/cuda)
