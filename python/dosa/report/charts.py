@@ -12,13 +12,13 @@ from dosa.report.statistics import Range
 
 _WIDTH = 760
 _LEGEND_PARTS = 6  # names in a line of the legend of parts
-_LETTER = 6.6  # width of a letter at the text's size, on the safe side
+_LETTER = 7.1  # width of a letter at the text's size, on the safe side
 _SERIES = {"base": 0, "full": 1, "screen": 2, "auto": 3, "dosa": 4, "sgemm": 5}
 
 
 def style_of(name: str, at: int = 0) -> int:
-    """Return the style of a series: modes keep theirs in all charts."""
-    return _SERIES.get(name, (6 + at % 2))
+    """Return the style of a series: that of a mode in all charts, of "over base" that of base."""
+    return _SERIES.get(name.removeprefix("over "), 7 - at % 2)
 
 
 @dataclass(frozen=True)
