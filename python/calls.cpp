@@ -111,18 +111,7 @@ nb::tuple verify(const HostProblem& problem, const Options& options, nb::object 
       run(options, std::move(progress), message,
           [&](const dosa_options& call) { return dosa_verify(&problem.get(), &call, &found); });
   if (status != DOSA_OK && status != DOSA_CERTIFICATE) throw Failure{status, message};
-  nb::dict dict;
-  dict["rows"] = found.rows;
-  dict["rows_different"] = found.rows_different;
-  dict["first_different"] = found.first_different;
-  dict["rejected"] = found.rejected;
-  dict["violations"] = found.violations;
-  dict["min_margin"] = found.min_margin;
-  dict["witness_row"] = found.witness_row;
-  dict["witness_key"] = found.witness_key;
-  dict["witness_bound"] = found.witness_bound;
-  dict["witness_score"] = found.witness_score;
-  return nb::make_tuple(message, dict, stats_dict(found.stats));
+  return nb::make_tuple(message, audit_dict(found), stats_dict(found.stats));
 }
 
 }  // namespace

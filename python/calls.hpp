@@ -221,6 +221,23 @@ class Workspace {
   std::size_t bytes_ = 0;
 };
 
+/// What audits of both engines report, under the names of their C structures.
+template <typename Found>
+nb::dict audit_dict(const Found& found) {
+  nb::dict dict;
+  dict["rows"] = found.rows;
+  dict["rows_different"] = found.rows_different;
+  dict["first_different"] = found.first_different;
+  dict["rejected"] = found.rejected;
+  dict["violations"] = found.violations;
+  dict["min_margin"] = found.min_margin;
+  dict["witness_row"] = found.witness_row;
+  dict["witness_key"] = found.witness_key;
+  dict["witness_bound"] = found.witness_bound;
+  dict["witness_score"] = found.witness_score;
+  return dict;
+}
+
 inline nb::dict stats_dict(const dosa_stats& stats) {
   nb::dict dict;
   dict["rows"] = stats.rows;
