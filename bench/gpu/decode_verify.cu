@@ -73,6 +73,10 @@ class Replay {
     if (arguments.steps > arguments.rows || arguments.steps >= arguments.keys - arguments.topk) {
       throw std::runtime_error("--steps: found more than there are rows, or keys beyond K");
     }
+    if (arguments.keys % 4 != 0) {
+      throw std::runtime_error(
+          "--keys: found no multiple of 4, expected one: scores are selected in fours");
+    }
     cache_.struct_size = sizeof cache_;
     cache_.pages = pages_.pages;
     cache_.page_stride = 64 * (128 + 4);
@@ -151,7 +155,8 @@ class Replay {
     form.indices = wanted_ + step % 2 * arguments_.topk;
     form.indices_stride = arguments_.topk;
     form.topk = arguments_.topk;
-    DOSA_CUDA(select::launch_select_scores_sm90(rows, scores_, arguments_.keys, form, nullptr));
+    DOSA_CUDA(select::launch_select_scores_sm90(rows, scores_, arguments_.keys, arguments_.keys,
+                                                form, nullptr));
     constexpr int kThreads = 256;
     // The way that the shape suggests, then by records above a threshold, with the state of the
     // first.
