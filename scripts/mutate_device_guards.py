@@ -73,8 +73,12 @@ MUTANTS = [
         "largest products of a k-step",
         "late",
         ROUNDING,
-        (("kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
-          "kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0.0f, true}"),),
+        (
+            (
+                "kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
+                "kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0.0f, true}",
+            ),
+        ),
     ),
     M(
         "prefixes",
@@ -82,8 +86,12 @@ MUTANTS = [
         "partial sums of projected heads and their anchors",
         "parallel",
         ROUNDING,
-        (("kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
-          "kRoundingSm90{0x1p-13f, 0.0f, 0x1.99999ap-9f, true}"),),
+        (
+            (
+                "kRoundingSm90{0x1p-13f, 0x1p-13f * 33.0f, 0x1.99999ap-9f, true}",
+                "kRoundingSm90{0x1p-13f, 0.0f, 0x1.99999ap-9f, true}",
+            ),
+        ),
     ),
     M(
         "aggregated",
@@ -91,8 +99,12 @@ MUTANTS = [
         "rounding of the products of aggregated heads and of the aggregate's rows",
         "aggregated",
         PLAN,
-        (("    taken = aggregate(params, shared, q, scales, magnitude);",
-          "    taken = 0.0f * aggregate(params, shared, q, scales, magnitude);"),),
+        (
+            (
+                "    taken = aggregate(params, shared, q, scales, magnitude);",
+                "    taken = 0.0f * aggregate(params, shared, q, scales, magnitude);",
+            ),
+        ),
     ),
     M(
         "heads",
