@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -257,11 +256,9 @@ int run(int argc, char** argv) {
       out["cells"].push_back(report(whole.name, part, arguments, Replay(part, arguments).run()));
     }
   };
-  for (const std::string& file : arguments.files) visit(open_workload(file));
   const std::int64_t longest = *std::max_element(arguments.keys.begin(), arguments.keys.end());
-  for (const std::string& kind : arguments.made) {
-    visit(make_workload(kind, std::min(arguments.steps, longest), longest, arguments.seed));
-  }
+  visit_workloads(arguments.files, arguments.made, std::min(arguments.steps, longest), longest,
+                  arguments.seed, visit);
   if (arguments.json_path.empty()) return 0;
   std::ofstream file(arguments.json_path);
   file << out.dump(1) << '\n';
@@ -271,10 +268,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_decode: %s\n", error.what());
-    return 1;
-  }
+  return dosa::bench::run_program("bench_decode", 1, [&] { return run(argc, argv); });
 }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -129,10 +128,8 @@ int run(int argc, char** argv) {
     problem.topk = arguments.topk;
     report(workload.name, problem, arguments, raised);
   };
-  for (const std::string& file : arguments.files) visit(open_workload(file));
-  for (const std::string& kind : arguments.made) {
-    visit(make_workload(kind, arguments.rows, arguments.keys, arguments.seed));
-  }
+  visit_workloads(arguments.files, arguments.made, arguments.rows, arguments.keys, arguments.seed,
+                  visit);
   std::printf("\nthe guard raises survival by at most %.2f%%, false survivors by at most %.2f%%\n",
               100 * raised.most, 100 * raised.most_false);
   return raised.most <= kMostRaised ? 0 : 1;
@@ -141,10 +138,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_guards: %s\n", error.what());
-    return 2;
-  }
+  return dosa::bench::run_program("bench_guards", 2, [&] { return run(argc, argv); });
 }

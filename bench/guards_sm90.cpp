@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
@@ -169,24 +168,14 @@ int run(int argc, char** argv) {
   std::printf("\n|---|---|---|---|");
   for (std::size_t v = 1; v < variants().size(); ++v) std::printf("---|");
   std::printf("\n");
-  for (const std::string& file : arguments.files) {
-    const Workload workload = open_workload(file);
-    report(workload.name, workload.problem, arguments);
-  }
-  for (const std::string& kind : arguments.made) {
-    const Workload workload = make_workload(kind, arguments.rows, arguments.keys, 1);
-    report(workload.name, workload.problem, arguments);
-  }
+  visit_workloads(
+      arguments.files, arguments.made, arguments.rows, arguments.keys, 1,
+      [&](const Workload& workload) { report(workload.name, workload.problem, arguments); });
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_guards_sm90: %s\n", error.what());
-    return 2;
-  }
+  return dosa::bench::run_program("bench_guards_sm90", 2, [&] { return run(argc, argv); });
 }

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -224,20 +223,12 @@ int run(int argc, char** argv) {
     problem.topk = arguments.topk;
     report(workload.name, problem, arguments);
   };
-  for (const std::string& file : arguments.files) visit(open_workload(file));
-  for (const std::string& kind : arguments.made) {
-    visit(make_workload(kind, arguments.rows, arguments.keys, 1));
-  }
+  visit_workloads(arguments.files, arguments.made, arguments.rows, arguments.keys, 1, visit);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_rms: %s\n", error.what());
-    return 2;
-  }
+  return dosa::bench::run_program("bench_rms", 2, [&] { return run(argc, argv); });
 }

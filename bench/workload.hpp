@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -85,6 +87,25 @@ inline Workload cut(const Workload& whole, std::int64_t rows, std::int64_t keys)
   part.start = std::move(cut.start);  // the memory that the problem's windows point to
   part.end = std::move(cut.end);
   return part;
+}
+
+/// Calls `visit(workload)` for every file, then for a made one of every kind, one at a time.
+template <typename Visit>
+void visit_workloads(const std::vector<std::string>& files, const std::vector<std::string>& made,
+                     std::int64_t queries, std::int64_t keys, std::uint64_t seed, Visit&& visit) {
+  for (const std::string& file : files) visit(open_workload(file));
+  for (const std::string& kind : made) visit(make_workload(kind, queries, keys, seed));
+}
+
+/// The `main` of a measurement called `name`: an error becomes a line, and the exit code `failure`.
+template <typename Run>
+int run_program(const char* name, int failure, Run&& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return failure;
+  }
 }
 
 }  // namespace dosa::bench
